@@ -109,7 +109,7 @@ def run_once(system: str, folder: Path, url: str, repeat: int, args: argparse.Na
     env = _environment(folder, args)
     with ExitStack() as stack:
         if system in (RAY, RAY_REUSE):
-            url = stack.enter_context(_ray_nodes(folders[0], env, args))
+            url = stack.enter_context(ray_nodes(folders[0], env, args.programs, args.slots))
         load_before, began_ns, cpu_s = os.getloadavg()[0], time.monotonic_ns(), -_cpu_s_of_ended()
         processes = [
             stack.enter_context(started(_command(system, url, number, args), folder=own, env=env))
@@ -171,10 +171,18 @@ def _environment(folder: Path, args: argparse.Namespace) -> Mapping[str, str]:
 
 
 @contextmanager
-def _ray_nodes(folder: Path, env: Mapping[str, str], args: argparse.Namespace) -> Iterator[str]:
-    """The address of a Ray cluster, which is there before and after the programs."""
+def ray_nodes(folder: Path, env: Mapping[str, str], n_nodes: int, n_cpus: int) -> Iterator[str]:
+    """The address of a Ray cluster, which is there before and after what uses it.
+
+    Args:
+        folder: Where its nodes work.
+        env: Variables of the nodes, and so of all trials.
+        n_nodes: Nodes, all on this machine.
+        n_cpus: CPUs of each, as Ray counts them.
+    """
     address = folder / "address"
-    words = [sys.executable, "ray_nodes.py", str(args.programs), str(args.slots), str(address)]
+    program = str(PROGRAMS / "ray_nodes.py")
+    words = [sys.executable, program, str(n_nodes), str(n_cpus), str(address)]
     # Names of Ray's sockets are long, and may have 107 characters.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as own:
         process = subprocess.Popen(
