@@ -99,9 +99,7 @@ def store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServ
         pytest.importorskip("moto")
         pytest.importorskip("obstore")
     port = _free_port()
-    # As a program of its own: moto's warnings are no concern of ours.
-    words = ["-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = _start([sys.executable, *words], port, tmp_path_factory.mktemp("moto") / "log")
+    process = start_moto(port, tmp_path_factory.mktemp("moto") / "log")
     try:
         with Proxy(port) as proxy, Proxy(port, swaps=_SWAPS) as google:
             yield StoreServer(port=port, proxy=proxy, google=google)
@@ -154,6 +152,13 @@ def _free_port() -> int:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     return port
+
+
+def start_moto(port: int, log: Path) -> subprocess.Popen[bytes]:
+    """A server of S3's protocol, on 127.0.0.1, that answers."""
+    # As a program of its own: moto's warnings are no concern of ours.
+    words = ["-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    return _start([sys.executable, *words], port, log)
 
 
 def _start(words: list[str], port: int, log: Path) -> subprocess.Popen[bytes]:

@@ -32,9 +32,16 @@ class Proxy:
     Args:
         target: The port.
         swaps: What clients say, and what the server hears instead, such as a header.
+        listen: Address and port for clients; any port of this machine where it is not named.
     """
 
-    def __init__(self, target: int, swaps: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def __init__(
+        self,
+        target: int,
+        swaps: tuple[tuple[bytes, bytes], ...] = (),
+        *,
+        listen: tuple[str, int] = (_HOST, 0),
+    ) -> None:
         self._target = target
         self._swaps = swaps
         #: What every request is answered with, instead of asking the server; None asks it.
@@ -49,7 +56,7 @@ class Proxy:
         #: how often it may say it before.
         self._last_words: tuple[bytes, bool, int] | None = None
         self.n_cut = 0
-        self._listener = socket.create_server((_HOST, 0))
+        self._listener = socket.create_server(listen)
         self.port: int = self._listener.getsockname()[1]
 
     def __enter__(self) -> Proxy:

@@ -19,12 +19,19 @@ from tuner.store.connection.database import open_database, parse_url
 
 MAX_CONNECTIONS = 1000
 _LOOK_EVERY_S = 0.1
+#: Named in a row of the table.
+_N_TABLES = 3
 _CLAIMED = "SELECT count(*) FROM tuner_attempts"
 _RUNNING = "SELECT count(*) FROM tuner_attempts WHERE state = 'running'"
 _SERVER = """
     SELECT sum(xact_commit), sum(tup_returned), sum(tup_fetched),
            sum(tup_inserted + tup_updated + tup_deleted)
     FROM pg_stat_database WHERE datname = current_database()
+"""
+#: Rows of each table: those of scans of all of it, and those that an index has found.
+_TABLES = """
+    SELECT relname, coalesce(seq_tup_read, 0), coalesce(idx_tup_fetch, 0)
+    FROM pg_stat_user_tables
 """
 #: Backends of clients: all, those that do something, those of them that wait for a row or a lock.
 _BACKENDS = """
@@ -56,6 +63,8 @@ class Load:
     #: Backends at work at a time, and those of them that waited for another one's lock.
     active: float
     waiting: float
+    #: The tables of which most rows were read, by the second: in scans of all of it, by an index.
+    most_read: dict[str, tuple[float, float]]
     load_before: float
 
 
@@ -125,14 +134,14 @@ def _watch(
 ) -> Load:
     began_s = time.monotonic()
     server = _server_of(connection)
-    before = _figures(connection, server, processes)
+    before, tables_before = _figures(connection, server, processes), _tables(connection)
     looks = []
     while time.monotonic() < began_s + args.seconds:
         looks.append(connection.exec_driver_sql(_BACKENDS).one())
         time.sleep(_LOOK_EVERY_S)
     # The statistics of backends are up to a second old.
     time.sleep(1.0)
-    after = _figures(connection, server, processes)
+    after, tables = _figures(connection, server, processes), _tables(connection)
     seconds = time.monotonic() - began_s
     rate = [(new - old) / seconds for new, old in zip(after, before, strict=True)]
     claims, commits, returned, fetched, written, server_cores, dispatcher_cores = rate
@@ -151,8 +160,24 @@ def _watch(
         dispatcher_cores=dispatcher_cores,
         active=sum(each[1] for each in looks) / len(looks),
         waiting=sum(each[2] for each in looks) / len(looks),
+        most_read=_most_read(tables_before, tables, seconds),
         load_before=load_before,
     )
+
+
+def _tables(connection: sa.Connection) -> dict[str, tuple[int, int]]:
+    return {name: (scanned, found) for name, scanned, found in connection.exec_driver_sql(_TABLES)}
+
+
+def _most_read(
+    before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]], seconds: float
+) -> dict[str, tuple[float, float]]:
+    rates = {
+        name: ((scanned - before[name][0]) / seconds, (found - before[name][1]) / seconds)
+        for name, (scanned, found) in after.items()
+    }
+    names = sorted(rates, key=lambda name: -sum(rates[name]))
+    return {name: rates[name] for name in names[:_N_TABLES]}
 
 
 def _figures(
@@ -189,8 +214,9 @@ def table(loads: Sequence[Load]) -> str:
     """One row for each number of dispatchers."""
     lines = [
         "| dispatchers | claims/s (devices allow) | connections | commits/s | rows read/s "
-        "| rows written/s | cores of the server | of the dispatchers | backends at work, waiting |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| rows written/s | cores of the server | of the dispatchers | backends at work, waiting "
+        "| most of the rows (scans, by index) |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for each in loads:
         cells = (
@@ -203,6 +229,10 @@ def table(loads: Sequence[Load]) -> str:
             f"{each.server_cores:.2f}",
             f"{each.dispatcher_cores:.2f}",
             f"{each.active:.2f}, {each.waiting:.2f}",
+            ", ".join(
+                f"`{name}` {scanned:,.0f}, {found:,.0f}"
+                for name, (scanned, found) in each.most_read.items()
+            ),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

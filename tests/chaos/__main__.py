@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -56,10 +57,12 @@ def _run_nodes(given: argparse.Namespace) -> int:
     if reason := why_not():
         print(reason, file=sys.stderr)
         return 2
+    # What is entered is left then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chaos = NodeChaos(
         n_nodes=given.nodes,
         seed=given.seed,
-        faults=tuple(faults_named(given.faults)),
+        faults=tuple(faults_named(given.faults, given.studies)),
         rounds=given.rounds,
         studies=tuple(given.studies),
     )

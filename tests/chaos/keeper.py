@@ -46,6 +46,7 @@ class Keeper:
         env: Its environment.
         prefix: Before the command.
         proxy: Between it and its database; None where it is connected without one.
+        words: After the command.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Keeper:
     env: Mapping[str, str]
     prefix: Sequence[str] = ()
     proxy: Proxy | None = None
+    words: Sequence[str] = ()
     #: Exit codes, in their order.
     codes: list[int] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
@@ -62,7 +64,7 @@ class Keeper:
         out_file, err_file = stem.with_suffix(".out"), stem.with_suffix(".err")
         with out_file.open("wb") as out, err_file.open("wb") as err:
             self.process = subprocess.Popen(
-                [*self.prefix, *RUN],
+                [*self.prefix, *RUN, *self.words],
                 cwd=self.folder,
                 env={**self.env, KEEPER_ENV: self._mark},
                 stdin=subprocess.DEVNULL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,6 +63,10 @@ class Site:
     stop_grace: str = "3s"
     #: Keys of the study file besides those that all have.
     keys: Mapping[str, object] = field(default_factory=dict)
+    #: What loads the best trial's checkpoint where this process cannot; gives its step.
+    load_best: Callable[[], int] | None = None
+    #: Trial, step and time of states that an object store has acknowledged; None without one.
+    uploaded: list[tuple[int, int, float]] | None = None
     #: Times of which the database has forgotten all, to when that was noticed.
     forgotten: list[tuple[float, float]] = field(default_factory=list)
     n_trials: int = 0
@@ -139,8 +143,11 @@ class Site:
             sampler={"name": "random", "seed": 1},
             pruner=self._pruner_in_file(),
             budget={"trials": n_trials},
-            checkpoints={"keep": "best 30", "newest": 3, "max_disk": f"{MAX_DISK_MIB}MiB"},
-            **{"devices": "cpu:3" if self.gpus is None else "all", **self.keys},
+            **{
+                "devices": "cpu:3" if self.gpus is None else "all",
+                "checkpoints": {"keep": "best 30", "newest": 3, "max_disk": f"{MAX_DISK_MIB}MiB"},
+                **self.keys,
+            },
         )
 
     def _pruner_in_file(self) -> object:

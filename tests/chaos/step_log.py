@@ -95,6 +95,23 @@ def without_late(lines: Iterable[Line]) -> list[Line]:
     return kept
 
 
+def with_uploaded(lines: Sequence[Line], uploaded: Iterable[tuple[int, int, float]]) -> list[Line]:
+    """Where machines share no folder, a state is saved once an object store has acknowledged it.
+
+    Args:
+        lines: In the order in which they were written.
+        uploaded: Trial, step and time of what it has acknowledged.
+    """
+    kept = [line for line in lines if line.what != "saved"]
+    last = {line.trial: line for line in kept}
+    kept += [
+        replace(last[trial], what="saved", rank=0, step=step, at_s=at_s)
+        for trial, step, at_s in uploaded
+        if trial in last
+    ]
+    return sorted(kept, key=lambda line: line.at_s)
+
+
 def without_forgotten(
     lines: Sequence[Line], forgotten: Iterable[tuple[float, float]]
 ) -> list[Line]:

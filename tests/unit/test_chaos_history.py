@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.nodes.history import Change, judge, places, taken_over
-from tests.chaos.step_log import Line, find_repeated, without_late
+from tests.chaos.nodes.history import Change, judge, places, taken_over, uploads
+from tests.chaos.step_log import Line, find_repeated, with_uploaded, without_forgotten, without_late
 
 Row = Mapping[str, Any]
 #: Study 1 with trial 0, on dispatchers 1 and 2 of two machines.
@@ -125,7 +125,17 @@ def test_write_over_the_connection_of_another_machine_is_found() -> None:
     assert list(judge([*begun(), foreign])) == [f"dispatcher 1 of {A} wrote from {B}"]
 
 
-def line(what: str, step: int, attempt: int, machine: int) -> Line:
+def test_uploads_are_those_of_checkpoints_of_the_study() -> None:
+    study = change(0, "studies", {"study_id": 1, "study_name": "s"})
+    row = {"trial_id": 9, "attempt_id": 1, "kind": "checkpoint", "step": 4}
+    written = [change(5, "tuner_uploads", {**row, "kind": "log"}), change(5, "tuner_uploads", row)]
+    assert uploads([study, *begun(), *written], "s") == [(0, 4, 5.0)]
+    assert uploads([study, *begun(), *written], "other") == []
+    # After another one had claimed the trial.
+    assert uploads([study, *begun(), *overtaken(), *resumed(), *written], "s") == []
+
+
+def line(what: str, step: int, attempt: int, machine: int, at_s: float = 0.0) -> Line:
     return Line(
         what=what,
         trial=0,
@@ -134,7 +144,7 @@ def line(what: str, step: int, attempt: int, machine: int) -> Line:
         step=step,
         pid=7,
         namespace=machine,
-        at_s=0.0,
+        at_s=at_s,
     )
 
 
@@ -148,3 +158,22 @@ def test_what_a_machine_does_after_it_was_overtaken_is_not_repeated_work() -> No
     assert (repeated.n_steps, repeated.n_saved_steps) == (1, 0)
     (all_of_it,) = find_repeated(lines)
     assert (all_of_it.n_steps, all_of_it.n_saved_steps) == (2, 2)
+
+
+def test_state_is_saved_once_the_object_store_has_acknowledged_it() -> None:
+    lines = [
+        *(line("begun", 0, 1, 1), line("from", 0, 1, 1), line("step", 0, 1, 1, at_s=1.0)),
+        *(line("step", 1, 1, 1, at_s=2.0), line("saved", 2, 1, 1, at_s=2.0)),
+        *(line("begun", 0, 2, 2, at_s=9.0), line("from", 0, 2, 2, at_s=9.0)),
+    ]
+    (lost,) = find_repeated(with_uploaded(lines, []))
+    (acknowledged,) = find_repeated(with_uploaded(lines, [(0, 2, 3.0)]))
+    (too_late,) = find_repeated(with_uploaded(lines, [(0, 2, 10.0)]))
+    assert (lost.n_saved_steps, acknowledged.n_saved_steps, too_late.n_saved_steps) == (0, 2, 0)
+
+
+def test_trial_that_the_database_has_forgotten_is_another_trial() -> None:
+    lines = [line("begun", 0, 1, 1, at_s=5.0), line("step", 0, 1, 1, at_s=6.0)]
+    again = line("begun", 0, 1, 2, at_s=8.0)
+    assert without_forgotten([*lines, again], [(4.0, 7.0)]) == [again]
+    assert without_forgotten([*lines, again], [(5.5, 7.0)]) == [*lines, again]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.chaos import checked
@@ -14,6 +17,7 @@ from tests.chaos.nodes import history
 from tests.chaos.nodes.network import Network, address_of
 from tests.chaos.nodes.node import Node, NodeKeeper, nodes_on
 from tests.chaos.nodes.server import NodeServer, run_server
+from tests.chaos.nodes.store import ADDRESS, ENV, Store, run_store
 from tests.chaos.site import ENV_ID, Site
 from tests.chaos.step_log import Line
 from tests.compiling import compile_library
@@ -28,8 +32,14 @@ STOP_GRACE = "10s"
 #: Of each machine, in the study on stand-in GPUs.
 N_GPUS = 2
 _ON_GPUS = "gpus"
-STUDIES = ("slots", _ON_GPUS)
+#: Whose machines share no folder, but an object store.
+STORED = "stored"
+STUDIES = ("slots", _ON_GPUS, STORED)
 _NVML_SOURCE = Path(__file__).parents[2] / "nvml_stub" / "nvml_stub.c"
+_LOAD_BEST = (
+    "import tuner; best = tuner.load_best({url!r}, study={study!r}); "
+    "print(best.load_checkpoint()['step'])"
+)
 #: A line that is older is none of a trial that trains.
 _AT_WORK_S = 10 * STEP_S
 
@@ -63,6 +73,7 @@ class Cluster:
     shared_folder: Path
     chaos_id: str
     epoch_s: float
+    store: Store | None = None
     #: Studies that came to their end meanwhile.
     scaled: list[Site] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
@@ -136,6 +147,8 @@ def run_cluster(
             chaos_id=chaos_id,
             epoch_s=epoch_s,
         )
+        if STORED in studies:
+            cluster.store = stack.enter_context(run_store(network, folder))
         for study in studies:
             site = _site(cluster, folder, study, chaos_id, has_gpus=study == _ON_GPUS)
             cluster.sites.append(site)
@@ -163,15 +176,23 @@ def _site(cluster: Cluster, parent: Path, study: str, chaos_id: str, *, has_gpus
     for node in cluster.nodes:
         own = {"STORAGE": cluster.server.url_on_network}
         own |= node.clock.env
+        words: tuple[str, ...] = ()
+        if study == STORED:
+            own |= ENV
+            words = ("--files", str(parent / study / f"files-{node.number}"))
         if has_gpus:
             own |= stubs[node.number].env
             own["TUNER_CUDA_LIBRARY"] = str(compiled_cuda_stub(parent))
         keepers.append(
             NodeKeeper(
-                name=f"node-{node.number}", folder=user, env=folder.environment(own), node=node
+                name=f"node-{node.number}",
+                folder=user,
+                env=folder.environment(own),
+                node=node,
+                words=words,
             )
         )
-    return Site(
+    site = Site(
         study=study,
         folder=folder,
         keepers=list(keepers),
@@ -179,6 +200,24 @@ def _site(cluster: Cluster, parent: Path, study: str, chaos_id: str, *, has_gpus
         gpus=stubs[0] if stubs else None,
         stop_grace=STOP_GRACE,
     )
+    if study == STORED:
+        kept = {"keep": "best 30", "newest": 3, "store": ADDRESS}
+        site.keys = {"devices": "cpu:2", "checkpoints": kept}
+        site.load_best = partial(_load_best, keepers[0], study)
+    return site
+
+
+def _load_best(keeper: NodeKeeper, study: str) -> int:
+    """On a machine, from which the object store is reached."""
+    program = _LOAD_BEST.format(url=keeper.env["STORAGE"], study=study)
+    done = subprocess.run(
+        [*keeper.node.space.enter(keeper.folder), sys.executable, "-c", program],
+        env=keeper.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return int(done.stdout) if done.returncode == 0 else 0
 
 
 def _stub(parent: Path, node: Node) -> NvmlStub:

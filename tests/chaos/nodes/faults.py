@@ -14,22 +14,26 @@ from typing import TypeAlias
 import psutil
 
 from tests.chaos.faults import Blow
-from tests.chaos.nodes.cluster import Cluster
+from tests.chaos.nodes.cluster import STORED, Cluster
 from tests.chaos.nodes.network import Space
 from tests.chaos.nodes.node import Node
 from tests.chaos.nodes.scaled import N_NODES, ScaledStudy
+from tests.chaos.nodes.store import Store
 
 NodeFault: TypeAlias = Callable[[Cluster, random.Random], Blow]
 
 #: Longer than a dispatcher may be silent before others take its trials, and shorter.
 _LONG_S, _SHORT_S, _MOMENT_S = 90.0, 10.0, 5.0
 _CLOCK_S = 20.0
+_STORE_S = 60.0
 #: What a replica lacks, and when every dispatcher has noticed that, at the latest.
 _LACKS_S, _NOTICED_S = 1.5, 10.0
 _HOUR_S = 3600.0
 _PREEMPTED = "preempted, {:g} s"
 #: A notice in which every trial saves: no step is to be done again.
 ENOUGH_GRACE = _PREEMPTED.format(30.0)
+#: Begin of the names of its faults.
+OBJECT_STORE = "object store"
 #: Others continue within that time.
 _ELSEWHERE_S = 80.0
 #: For a dispatcher that was cut off and hears that it was taken over.
@@ -129,6 +133,27 @@ def set_clock(offset_s: float, cluster: Cluster, chance: random.Random) -> Blow:
     node = _choose(cluster, chance)
     node.clock.set(offset_s)
     return Blow(victim=node.name, lasts_s=_CLOCK_S, undo=partial(node.clock.set, 0.0))
+
+
+def refuse_uploads(cluster: Cluster, chance: random.Random) -> Blow:
+    """The object store answers 503 to everything."""
+    store = _store(cluster)
+    store.refuse()
+    return Blow(victim="store", lasts_s=_STORE_S, undo=store.serve)
+
+
+def cut_uploads(cluster: Cluster, chance: random.Random) -> Blow:
+    """Uploads end in the middle, or their answers are lost: one each second."""
+    store = _store(cluster)
+    for _ in range(int(_CLOCK_S)):
+        store.cut_next(is_heard=chance.random() < 0.5)
+        time.sleep(1.0)
+    return Blow(victim=f"store, {_CLOCK_S:g} uploads")
+
+
+def _store(cluster: Cluster) -> Store:
+    assert cluster.store is not None, f"the study {STORED} is not in this run"
+    return cluster.store
 
 
 # -- engines -----------------------------------------------------------------------------------
@@ -238,6 +263,8 @@ FAULTS: Mapping[str, NodeFault] = {
     "network: requests lost for 90 s": partial(lose_one_way, Node.lose_requests),
     "network: answers lost for 90 s": partial(lose_one_way, Node.lose_answers),
     "database: replica without the last second": fail_over,
+    f"{OBJECT_STORE}: 503 for 60 s": refuse_uploads,
+    f"{OBJECT_STORE}: uploads cut": cut_uploads,
     "clock: an hour ahead for 20 s": partial(set_clock, _HOUR_S),
     "clock: an hour back for 20 s": partial(set_clock, -_HOUR_S),
     "engine: requeued while it runs": requeue_too_early,

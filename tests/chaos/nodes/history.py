@@ -19,6 +19,7 @@ from tests.chaos.nodes.server import NodeServer
 _TABLES = (
     *("tuner_dispatchers", "tuner_claims", "tuner_attempts"),
     *("studies", "trials", "trial_values", "trial_intermediate_values"),
+    "tuner_uploads",
 )
 _LONG = "{study_file,folder,versions,budget,devices,params,detail,log_path}"
 _INSTALL = f"""
@@ -119,6 +120,37 @@ def places(changes: Iterable[Change], study: str) -> dict[tuple[int, int], str]:
             case "tuner_attempts" if row["trial_id"] in numbers:
                 place = dispatchers[row["dispatcher_id"]]
                 found[numbers[row["trial_id"]], row["number"]] = place
+    return found
+
+
+def uploads(changes: Iterable[Change], study: str) -> list[tuple[int, int, float]]:
+    """Trial, step and time of each checkpoint of a study that an object store acknowledged.
+
+    Not those that a machine which came back has found on its disk and uploaded after another one
+    had claimed the trial.
+    """
+    studies: set[int] = set()
+    numbers: dict[int, int] = {}
+    owner: dict[int, int] = {}
+    dispatcher: dict[int, int] = {}
+    found = []
+    for change in changes:
+        row = change.new
+        if change.old or not row:
+            continue
+        match change.table:
+            case "studies" if row["study_name"] == study:
+                studies.add(row["study_id"])
+            case "trials" if row["study_id"] in studies:
+                numbers[row["trial_id"]] = row["number"]
+            case "tuner_claims":
+                owner[row["trial_id"]] = row["dispatcher_id"]
+            case "tuner_attempts":
+                dispatcher[row["id"]] = row["dispatcher_id"]
+            case "tuner_uploads" if row["trial_id"] in numbers and row["kind"] == "checkpoint":
+                trial = row["trial_id"]
+                if dispatcher.get(row["attempt_id"]) == owner.get(trial):
+                    found.append((numbers[trial], int(row["step"]), change.at_s))
     return found
 
 

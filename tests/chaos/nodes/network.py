@@ -108,9 +108,7 @@ class Network:
     def plug(self, space: Space, number: int) -> None:
         """A new cable to a machine, whose earlier one is gone with it."""
         port, card = _port(number), ("name", _CARD, "netns", str(space.pid))
-        # The kernel takes its time to remove the card of a machine that is gone.
-        with suppress(subprocess.CalledProcessError):
-            self._switch.ip("link", "delete", port)
+        self._remove(port)
         add = ("link", "add", "name", port, "type", "veth", "peer")
         self._switch.ip(*add, *card)
         self._switch.ip("link", "set", port, "master", _BRIDGE, "up")
@@ -118,11 +116,19 @@ class Network:
         space.ip("link", "set", _CARD, "up")
         space.ip("address", "add", f"{address_of(number)}/24", "dev", _CARD)
 
+    def _remove(self, port: str) -> None:
+        with suppress(subprocess.CalledProcessError):  # Its machine is gone for longer.
+            self._switch.ip("link", "delete", port)
+
     def move(self, space: Space, number: int, to: int) -> None:
         """A machine gets the address of another one, which is gone; its cable is put back."""
+        # The kernel takes its time to remove the card of the other one, which answers till then.
+        self._remove(_port(to))
         space.ip("link", "set", _CARD, "address", _card_of(to))
         space.ip("address", "add", f"{address_of(to)}/24", "dev", _CARD)
-        self.put_back(number)
+        self.pull(number)
+        self._switch.ip("link", "set", _port(number), "name", _port(to))
+        self.put_back(to)
 
     def pull(self, number: int) -> None:
         self._switch.ip("link", "set", _port(number), "down")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.books import Account, find_orphans, settle
 from tests.chaos.nodes import history
-from tests.chaos.nodes.cluster import STUDIES, Cluster, Loss, run_cluster
-from tests.chaos.nodes.faults import ENOUGH_GRACE, FAULTS, NodeFault
+from tests.chaos.nodes.cluster import STORED, STUDIES, Cluster, Loss, run_cluster
+from tests.chaos.nodes.faults import ENOUGH_GRACE, FAULTS, OBJECT_STORE, NodeFault
 from tests.chaos.nodes.network import address_of
 from tests.chaos.play import Play, Struck
 from tests.chaos.site import Site
@@ -135,8 +135,11 @@ def run_nodes(chaos: NodeChaos, folder: Path, say: Callable[[str], None] = print
         )
         took_s = play.run(0.0)
         orphans = find_orphans(chaos_id)
-        accounts = [settle(site) for site in (*cluster.sites, *cluster.scaled)]
         changes = history.read(cluster.server)
+        for site in cluster.sites:
+            if site.study == STORED:
+                site.uploaded = history.uploads(changes, STORED)
+        accounts = [settle(site) for site in (*cluster.sites, *cluster.scaled)]
         findings = [f"{each.study}: {finding}" for each in accounts for finding in each.findings]
         findings += _judge_forgotten(cluster)
         findings += [*history.judge(changes), *_judge_places(cluster, changes), *cluster.findings]
@@ -246,7 +249,17 @@ def _count_again(lines: Sequence[Line], begun: Line) -> int:
     return sum(step >= start for step in before)
 
 
-def faults_named(words: str) -> Mapping[str, NodeFault]:
-    """Those whose names have one of some comma-separated parts in them."""
+def faults_named(words: str, studies: Collection[str]) -> Mapping[str, NodeFault]:
+    """Those whose names have one of some comma-separated parts in them.
+
+    Args:
+        words: The parts; empty for all faults.
+        studies: Of the run: without `STORED` there is no object store.
+    """
     parts = [each.strip() for each in words.split(",")]
-    return {name: fault for name, fault in FAULTS.items() if any(part in name for part in parts)}
+    return {
+        name: fault
+        for name, fault in FAULTS.items()
+        if any(part in name for part in parts)
+        and (STORED in studies or not name.startswith(OBJECT_STORE))
+    }

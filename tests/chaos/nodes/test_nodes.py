@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.nodes.faults import FAULTS
 from tests.chaos.nodes.network import why_not
 from tests.chaos.nodes.play import NodeChaos, run_nodes
 from tests.chaos.nodes.table import table_of_nodes
+from tests.engines.ssh_server import sshd_program
 
 pytestmark = pytest.mark.engines
 
@@ -33,6 +35,10 @@ def needs_namespaces() -> None:
     ],
 )
 def test_nothing_is_lost_with_machines(tmp_path: Path, chaos: NodeChaos) -> None:
+    if set(chaos.faults) == set(FAULTS):
+        pytest.importorskip("moto")
+        if sshd_program() is None:
+            pytest.skip("sshd is not installed: apt-get install openssh-server")
     result = run_nodes(chaos, tmp_path)
     print(table_of_nodes(result))
     assert result.findings == []

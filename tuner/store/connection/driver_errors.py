@@ -80,6 +80,13 @@ _REASONS = (
         "Make it (CREATE DATABASE), or correct its name in storage",
     ),
     (
+        r"uq_tuner_leases_held|tuner_leases\.held_device_id",
+        "A device of this machine is still leased to another dispatcher, which runs in another "
+        "container or did not record its end",
+        "Wait a minute and start the same command again: a dispatcher without a heartbeat for 60 s "
+        "loses its leases",
+    ),
+    (
         r"permission denied|command denied|Access denied",
         "The database user may not do that: {0}",
         "Grant it all rights on this database (PostgreSQL: GRANT ALL ON SCHEMA public TO that "

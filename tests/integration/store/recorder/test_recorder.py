@@ -117,7 +117,7 @@ def test_gpu_is_leased_once_whatever_the_programs_believe(store: Store):
     lease(recorder, store.attempt(), GPUS[0])
     recorder.commit()
     lease(recorder, store.attempt(), GPUS[0])
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError, match="A device of this machine is still leased to another"):
         recorder.commit()
     assert len(store.rows(AttemptRow)) == 1
 
