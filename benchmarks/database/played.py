@@ -95,6 +95,8 @@ class PlayedWorkers:
         self._order = itertools.count()
         self._sources = itertools.count(1)
         self._attempt_of: dict[SourceId, AttemptId] = {}
+        #: The last step for which there was a verdict.
+        self._answered: dict[SourceId, int] = {}
         self.n_pruned = 0
 
     # -- launcher ------------------------------------------------------------------------------
@@ -125,7 +127,10 @@ class PlayedWorkers:
     def send(self, source: SourceId, message: ToWorker) -> None:
         if not isinstance(message, Verdict):
             return
-        attempt_id = self._attempt_of[source]
+        attempt_id = self._attempt_of.get(source)
+        if attempt_id is None or message.step <= self._answered.get(source, 0):
+            return  # Told once more, after the database was away for a moment.
+        self._answered[source] = message.step
         is_pruned = message.action is not Action.CONTINUE
         if not is_pruned and message.step < self._n_reports:
             pace = 0.5 + _share(source) if self._are_uneven else 1.0
@@ -136,7 +141,7 @@ class PlayedWorkers:
         values = {OBJECTIVE: value_at(message.step)}
         self._say(0.0, source, Finished(attempt_id=attempt_id, outcome=outcome, values=values))
         self._post(0.0, WorkerExited(attempt_id=attempt_id, exit_code=0))
-        del self._attempt_of[source]
+        del self._attempt_of[source], self._answered[source]
 
     def broadcast(self, attempt_id: AttemptId, message: ToWorker) -> None: ...
 

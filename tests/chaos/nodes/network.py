@@ -125,6 +125,7 @@ class Network:
         # The kernel takes its time to remove the card of the other one, which answers till then.
         self._remove(_port(to))
         space.ip("link", "set", _CARD, "address", _card_of(to))
+        space.ip("address", "delete", f"{address_of(number)}/24", "dev", _CARD)
         space.ip("address", "add", f"{address_of(to)}/24", "dev", _CARD)
         self.pull(number)
         self._switch.ip("link", "set", _port(number), "name", _port(to))
