@@ -20,6 +20,7 @@ import tuner.app.main
 from tuner.app.assets import Assets
 from tuner.app.control_session import ControlCookie
 from tuner.app.data.page_data import look_at
+from tuner.app.late_refresh import skip_late_refreshes
 from tuner.errors import TunerError
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
@@ -68,6 +69,7 @@ def main() -> None:
     told = parser.parse_args()
     threading.Thread(target=_read_ahead, daemon=True, name="read ahead").start()
     threading.Thread(target=_end_with_the_parent, daemon=True, name="parent").start()
+    skip_late_refreshes()
     middleware = [Middleware(ControlCookie, port=told.port), Middleware(Assets)]
     App(_MAIN, middleware=middleware).run(config=settings(told.host, told.port))
 

@@ -24,6 +24,8 @@ from tuner.queries.studies import Objective
 _MAX_SVG_POINTS = 2000
 #: Axis of the strip of trials without a value.
 STRIP = "y2"
+#: Below it each trial has a tick of its own.
+_FEW_TRIALS = 10
 _STRIP_TOP, _POINTS_BOTTOM = 0.06, 0.12
 
 
@@ -72,6 +74,8 @@ def convergence_figure(
         type="log" if log_y else "linear",
     )
     name_ticks(figure)
+    if scale.is_counted and not log_x and np.nanmax(scale.values) < _FEW_TRIALS:
+        figure.update_xaxes(dtick=1)  # There is no trial 0.5.
     if part is not None:
         ends = (part.low, part.high)
         figure.update_yaxes(range=[math.log10(each) for each in ends] if log_y else ends)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import sqlalchemy as sa
 
 from tuner.app.data.convergence.series import pareto_front
 from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.one_trial import read_key
+from tuner.checkpoints.layout import newest_whole
+from tuner.checkpoints.paths import checkpoints_in
+from tuner.checkpoints.trial_folders import locate
 from tuner.domain.attempt import Outcome
 from tuner.queries.dispatchers import has_our_tables
-from tuner.queries.results.best import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
+from tuner.queries.results.best import (
+    BestConfiguration,
+    FreshRuns,
+    command_of,
+    confirmed_first,
+    fresh_runs_of,
+)
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
 from tuner.queries.studies import Objective
+from tuner.queries.trials.attempts import StoredAttempt
 from tuner.queries.trials.listing import BY_VALUE, Choice, StoredTrial, read_trials
+from tuner.queries.uploads import read_uploads
 from tuner.store.schema.models import DispatcherRow
 
 
@@ -35,7 +49,9 @@ def read_best(
     found = read_trials(connection, study_id, objectives, choice, now=now)
     commits = _commits(connection, study_id)
     chosen = confirmed_first(found, fresh)[:n]
-    return [_configuration(name, trial, commits, fresh.get(trial.number)) for trial in chosen]
+    ids = dict(zip(trials.numbers.tolist(), trials.ids.tolist(), strict=True))
+    rows = _Rows(connection=connection, study_id=study_id, ids=ids, commits=commits)
+    return [_configuration(rows, name, trial, fresh.get(trial.number)) for trial in chosen]
 
 
 def _candidates(trials: TrialColumns, objectives: Sequence[Objective], n: int) -> frozenset[int]:
@@ -59,24 +75,49 @@ def _commits(connection: sa.Connection, study_id: int) -> dict[int, tuple[str | 
     return {row.id: (row.git_commit, row.git_is_dirty) for row in rows}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """What else the database has of trials."""
+
+    connection: sa.Connection
+    study_id: int
+    #: By number of the trial.
+    ids: Mapping[int, int]
+    commits: Mapping[int, tuple[str | None, bool | None]]
+
+
 def _configuration(
-    study: str,
-    trial: StoredTrial,
-    commits: dict[int, tuple[str | None, bool | None]],
-    confirmed: FreshRuns | None,
+    rows: _Rows, study: str, trial: StoredTrial, confirmed: FreshRuns | None
 ) -> BestConfiguration:
     origin = next((a for a in trial.attempts if a.outcome is Outcome.COMPLETED), None)
-    commit, is_dirty = commits.get(origin.dispatcher_id, (None, None)) if origin else (None, None)
+    unknown = (None, None)
+    commit, is_dirty = rows.commits.get(origin.dispatcher_id, unknown) if origin else unknown
+    seed, trial_id = origin.seed if origin else 0, rows.ids[trial.number]
     return BestConfiguration(
         study=study,
         trial_number=trial.number,
         params=trial.params,
         values=trial.values,
-        seed=origin.seed if origin else 0,
+        seed=seed,
         git_commit=commit,
         git_is_dirty=is_dirty,
+        checkpoint=_checkpoint(rows, trial, origin) if origin else None,
         confirmed=confirmed,
+        command=command_of(rows.connection, trial_id, trial.number, trial.params, seed),
     )
+
+
+def _checkpoint(rows: _Rows, trial: StoredTrial, origin: StoredAttempt) -> str | None:
+    """The newest one on this machine, else its address in the object store."""
+    folder: Path | None = Path(origin.log_path).parent
+    key = read_key(rows.connection, rows.study_id, trial)
+    if key is not None and folder is not None:
+        folder = locate(folder, key)
+    found = None if folder is None else newest_whole(checkpoints_in(folder))
+    if found is not None:
+        return str(found)
+    uploads = read_uploads(rows.connection, rows.ids[trial.number])
+    return uploads[0].uri if uploads else None
 
 
 def why_confirmed(confirmation: Confirmation, objective: Objective, trials: TrialColumns) -> str:

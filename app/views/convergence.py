@@ -336,6 +336,11 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
         ("front", shown.study, places), (trials,), make
     )
     st.subheader(f"Pareto front: {n} trial{'s' * (n != 1)}")
+    if len(shown.objectives) > 2:
+        st.caption(
+            f"Of all {len(shown.objectives)} objectives. The line joins those that are also the "
+            "best of these two."
+        )
     show_figure(figure, key="pareto", on_trial=shell.open_trial)
     st.subheader("Hypervolume")
     st.caption(reference)

@@ -25,22 +25,63 @@ function span(values) {
   return `${spoken(low)} to ${spoken(high)}`;
 }
 
-// Every point where they are few, else what each series spans.
-function tableOf({ data, layout }) {
-  if (isParallel(data)) return parallelTable({ data }, MOST_ROWS);
-  const [x, y] = [titleOf(layout.xaxis) || "x", titleOf(layout.yaxis) || "y"];
-  const series = data.map((each, at) => ({
-    name: each.name ? plain(each.name) : `series ${at + 1}`,
-    xs: Array.from(each.orientation === "h" && each.base ? numbers(each.base) : numbers(each.x)),
-    ys: Array.from(numbers(each.y)),
-  }));
-  const whole = series.filter((each) => each.xs.some((value) => value !== null));
-  if (whole.reduce((sum, each) => sum + each.xs.length, 0) <= MOST_ROWS) {
-    const rows = whole.flatMap(({ name, xs, ys }) => xs.map((value, i) => [name, spoken(value), spoken(ys[i])]));
-    return { head: ["Series", x, y], rows };
+// Of subplots that share an axis one has its title and its numbers.
+function axisOf(layout, id, kind) {
+  const axis = layout[`${kind}axis${(id ?? kind).slice(1)}`];
+  return axis?.matches && axis.matches !== id ? axisOf(layout, axis.matches, kind) : axis;
+}
+
+// A tick's text where the axis has one for this value.
+function labelled(axis, value) {
+  const at = axis?.ticktext ? numbers(axis.tickvals).indexOf(value) : -1;
+  return at < 0 ? plain(spoken(value)) : plain(String(axis.ticktext[at]));
+}
+
+function seriesOf(each, at, { data, layout }, name) {
+  const [x, y] = [axisOf(layout, each.xaxis, "x"), axisOf(layout, each.yaxis, "y")];
+  const isBar = each.orientation === "h" && each.base;
+  // A bar of a timeline says what it is of, how long it was and from when on.
+  const told = isBar && typeof each.customdata?.[0] === "string";
+  const xs = told ? each.customdata.map((text) => text.replaceAll("<br>", ", ")) : numbers(isBar ? each.base : each.x);
+  return {
+    x, y, xs: Array.from(xs), ys: Array.from(numbers(each.y)),
+    zs: each.z ? Array.from(numbers(each.z)).flat() : null,
+    isGrid: each.type === "contour",
+    zTitle: plain(String(each.colorbar?.title?.text ?? "value")),
+    name: each.name ? plain(each.name) : data.length === 1 ? name : `line ${at + 1}`,
+    // An axis without numbers only names what is on it, such as trials without a value.
+    bare: y?.showticklabels === false,
+  };
+}
+
+// Of a map of colours each row, of a surface between points the whole.
+function cellRows({ name, x, y, xs, ys, zs, isGrid }) {
+  if (isGrid) return [[name, span(xs), span(ys), span(zs)]];
+  return ys.map((each, i) => [name, span(xs), labelled(y, each), span(zs.slice(i * xs.length, (i + 1) * xs.length))]);
+}
+
+function pointRows({ name, x, y, xs, ys, bare }) {
+  const known = xs.map((value, i) => [value, ys[i]]).filter((pair) => pair.some((each) => each !== null && !Number.isNaN(each)));
+  return known.map(([one, other]) => [name, labelled(x, one), ...(bare ? [] : [labelled(y, other)])]);
+}
+
+// A table for each pair of axes: every point where they are few, else what each series spans.
+function tablesOf({ data, layout }, name) {
+  if (isParallel(data)) return [parallelTable({ data }, MOST_ROWS)];
+  const drawn = data.map((each, at) => (each.hoverinfo === "skip" && !each.name ? null : seriesOf(each, at, { data, layout }, name)));
+  const whole = drawn.filter((each) => each?.xs.some((value) => value !== null));
+  const areFew = whole.reduce((sum, each) => sum + each.xs.length, 0) <= MOST_ROWS;
+  const tables = new Map();
+  for (const each of whole) {
+    const [x, y] = [titleOf(each.x) || "x", titleOf(each.y) || "y"];
+    const key = `${y} against ${x}${each.zs ? `: ${each.zTitle}` : ""}`;
+    const points = areFew || each.zs ? [] : ["Points"];
+    const head = ["Series", ...points, x, ...(each.bare ? [] : [y]), ...(each.zs ? [each.zTitle] : [])];
+    if (!tables.has(key)) tables.set(key, { head, rows: [], caption: each.bare ? y : key });
+    const spans = [each.name, String(each.xs.length), span(each.xs), ...(each.bare ? [] : [span(each.ys)])];
+    tables.get(key).rows.push(...(each.zs ? cellRows(each) : areFew ? pointRows(each) : [spans]));
   }
-  const rows = whole.slice(0, MOST_ROWS).map(({ name, xs, ys }) => [name, String(xs.length), span(xs), span(ys)]);
-  return { head: ["Series", "Points", x, y], rows };
+  return [...tables.values()].map((each) => ({ ...each, rows: each.rows.slice(0, MOST_ROWS) }));
 }
 
 function row(cells, kind) {
@@ -58,9 +99,11 @@ function speak(part) {
     part.table.style.cssText = UNSEEN;
     part.div.after(part.table);
   }
-  const { head, rows } = tableOf(part.figure);
-  const table = document.createElement("table");
-  table.append(Object.assign(document.createElement("caption"), { textContent: name }));
-  table.append(row(head, "th"), ...rows.map((each) => row(each, "td")));
-  part.table.replaceChildren(table);
+  const tables = tablesOf(part.figure, part.name);
+  part.table.replaceChildren(...tables.map(({ head, rows, caption }, at) => {
+    const table = document.createElement("table");
+    table.append(Object.assign(document.createElement("caption"), { textContent: at ? caption : name }));
+    table.append(row(head, "th"), ...rows.map((each) => row(each, "td")));
+    return table;
+  }));
 }

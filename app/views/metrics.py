@@ -122,7 +122,8 @@ def _curves(shown: Shown) -> None:
     reports = look.reports(shown.study, value_name, some)
     names = names_of(reports)
     if not names:
-        st.info("No trial has reported anything yet.")
+        is_over = bool(trials.is_finished.all())
+        st.info(f"No trial has reported a value at a step{'' if is_over else ' yet'}.")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         y = _select("Metric", names, "metric")

@@ -9,8 +9,15 @@ function plain(text) {
   return text.replaceAll("&lt;", "<");
 }
 
+// Plotly shows the names of choices character by character, unlike all other text.
+function spelled(trace) {
+  const dimensions = trace.dimensions.map((each) => (each.ticktext ? { ...each, ticktext: each.ticktext.map(plain) } : each));
+  return { ...trace, dimensions };
+}
+
 // New data in the order of axes, and with the ranges, that a reader has chosen.
-function arranged(part, data) {
+function arranged(part, given) {
+  const data = isParallel(given) ? [spelled(given[0])] : given;
   const old = part.div.data?.[0];
   if (!isParallel(data) || part.axes !== part.figure.layout.uirevision || old?.type !== "parcoords") {
     part.axes = part.figure.layout.uirevision;

@@ -48,6 +48,11 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
         lines += [f"  {name}: {wording.short(value)}" for name, value in end.best.params.items()]
         lines += confirmation_lines(end.confirmation)
         lines.append(f"again: python -m tuner.best {_named(config)}")
+    elif result.n_completed:
+        lines.append(
+            "There is no best trial: each that completed has an infinite value or violates a "
+            "constraint."
+        )
     elif result.n_failed:
         lines.append(
             f"No trial has completed. See what one printed: tuner logs {_log_words(config)}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import optuna
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from tuner.domain.pareto_front import ParetoFront
 from tuner.search_spaces import ParamValue
@@ -43,7 +44,7 @@ class Incumbent:
         self._params_of = params_of
         self._front = ParetoFront(study.directions)
         self._on_front: list[BestTrial] = []
-        #: None while no trial has completed that breaks no constraint.
+        #: None while no trial has completed with a finite value that breaks no constraint.
         self.best: BestTrial | None = None
         for trial in self._known_best():
             self.consider(trial)
@@ -71,12 +72,16 @@ class Incumbent:
         if len(self._objectives) > 1:
             return self._study.best_trials
         try:
-            return [self._study.best_trial]
+            best = self._study.best_trial
         except ValueError:
             return []  # No trial has completed, or none is feasible.
+        if _is_finite(best):
+            return [best]
+        # To Optuna an infinite value may be the best one.
+        return self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
     def _is_best(self, trial: FrozenTrial) -> bool:
-        if any(value > 0 for value in trial.constraints.values()):
+        if any(value > 0 for value in trial.constraints.values()) or not _is_finite(trial):
             return False
         if len(self._objectives) > 1:
             return self._front.add(trial.values or [])
@@ -88,3 +93,7 @@ class Incumbent:
             return trial.number < self.best.number
         is_maximized = self._study.direction is StudyDirection.MAXIMIZE
         return trial.value > best if is_maximized else trial.value < best
+
+
+def _is_finite(trial: FrozenTrial) -> bool:
+    return all(map(math.isfinite, trial.values or []))

@@ -132,6 +132,8 @@ def _spent(status: StudyStatus) -> Iterator[str]:
     budget, spent = status.budget, status.spent
     trials = f" of {budget.trials}" if budget.trials is not None else ""
     yield f"{spent.trials}{trials} trials begun"
+    if not status.study.is_ours:
+        return  # Only the program that ran it knows.
     time = f" of {wording.duration(budget.time_s)}" if budget.time_s is not None else ""
     yield f"{wording.duration(spent.time_s)}{time}"
     hours = f" of {budget.device_hours:g}" if budget.device_hours is not None else ""
@@ -152,6 +154,8 @@ def _best(status: StudyStatus) -> list[str]:
         return [f"best: {wording.values_text(best.values)} (trial {best.number})", *params]
     if status.study.best:
         return [f"best of each objective: {wording.values_text(status.study.best)}"]
+    if status.study.trials[TrialState.COMPLETE]:
+        return ["best: none, each completed trial has an infinite value or violates a constraint"]
     return ["best: no trial has completed"]
 
 

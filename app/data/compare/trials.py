@@ -11,7 +11,8 @@ from tuner.app.data.outcome_words import shown
 from tuner.app.data.trials.curves import Curve
 from tuner.app.data.trials.one_trial import OneTrial
 from tuner.queries.usage import AttemptUse
-from tuner.terminal.wording import duration, values_text
+from tuner.terminal.tables import seconds
+from tuner.terminal.wording import values_text
 
 MIN_COMPARED, MAX_COMPARED = 2, 10
 _GIB = 2**30
@@ -32,7 +33,7 @@ def compared(trials: Sequence[OneTrial]) -> dict[str, list[str]]:
         "outcome": [shown(each.trial.word) for each in trials],
         "result": [values_text(each.trial.result) if each.trial.result else "" for each in trials],
         "last report": [_last_report(each) for each in trials],
-        "duration": [_or_blank(each.trial.duration_s, duration) for each in trials],
+        "duration": [_or_blank(each.trial.duration_s, seconds) for each in trials],
         "attempts": [str(len(each.trial.attempts)) for each in trials],
         "device-seconds": [_or_blank(use.device_s, _four_digits) for use in uses],
         "utilization (%)": [_or_blank(use.utilization_pct, _four_digits) for use in uses],

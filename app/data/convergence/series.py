@@ -34,6 +34,8 @@ class Scale:
     values: Floats
     #: Length of the unit of wall time, in seconds.
     unit_s: float = 1.0
+    #: Whether the values are numbers of trials.
+    is_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,7 +60,9 @@ def scale_of(
         unit_s: Unit of wall time in seconds; None for one that fits.
     """
     if axis is Axis.TRIALS:
-        return Scale(title="Trial (number)", values=trials.numbers.astype(np.float64))
+        return Scale(
+            title="Trial (number)", values=trials.numbers.astype(np.float64), is_counted=True
+        )
     if axis is Axis.TIME:
         begun = trials.started_at_s[~np.isnan(trials.started_at_s)]
         elapsed = trials.placed_at_s - (begun.min() if len(begun) else 0.0)

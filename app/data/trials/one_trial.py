@@ -72,11 +72,12 @@ def read_trial(
         alone=read_command_alone(connection, number, trial.params, last),
         checkpoints=read_checkpoints(connection, [trial_id]).get(trial_id, ()),
         logs=read_uploads(connection, trial_id, UploadKind.LOG),
-        key=_key(connection, study.id, trial),
+        key=read_key(connection, study.id, trial),
     )
 
 
-def _key(connection: sa.Connection, study_id: int, trial: StoredTrial) -> TrialKey | None:
+def read_key(connection: sa.Connection, study_id: int, trial: StoredTrial) -> TrialKey | None:
+    """What identifies the files of a trial; None where the tuner did not run it."""
     query = sa.select(STUDY_ATTRS.c.value_json).where(
         STUDY_ATTRS.c.study_id == study_id, STUDY_ATTRS.c.key == IDENTITY_ATTR
     )

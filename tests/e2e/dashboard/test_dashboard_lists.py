@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import optuna
 import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from tests.e2e.browser import DRAWN, assert_no_error_is_shown, dashboard, errors_of
 from tests.e2e.study_folder import StudyFolder, wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, WebSocketRoute
 
 pytestmark = pytest.mark.programs
 
@@ -91,6 +92,37 @@ def test_a_click_opens_what_was_drawn_and_back_returns_to_the_list(
     assert errors == []
 
 
+class LateRefresh:
+    """Sends a page's refresh once more right after a click, as a slow browser does."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._server: WebSocketRoute | None = None
+        self._refresh: str | bytes | None = None
+        page.route_web_socket("**/_stcore/stream", self._join)
+
+    def _join(self, browser: WebSocketRoute) -> None:
+        server = self._server = browser.connect_to_server()
+
+        def pass_on(message: str | bytes) -> None:
+            asked = BackMsg.FromString(message).rerun_script
+            if asked.is_auto_rerun:
+                self._refresh = message
+            server.send(message)
+
+        browser.on_message(pass_on)
+        server.on_message(browser.send)
+
+    def click(self, button: str) -> None:
+        while self._refresh is None:
+            self._page.wait_for_timeout(100)
+        assert self._server is not None
+        self._page.get_by_role("button", name=button).click()
+        for _ in range(4):
+            self._page.wait_for_timeout(40)
+            self._server.send(self._refresh)
+
+
 def test_selected_rows_are_compared(folder: StudyFolder, page: Page) -> None:
     errors = errors_of(page)
     running = folder.start()
@@ -113,14 +145,17 @@ def test_selected_rows_are_compared(folder: StudyFolder, page: Page) -> None:
     page.wait_for_function("() => new URL(location).searchParams.get('trials')")
     chosen = page.evaluate("() => new URL(location).searchParams.get('trials')")
     assert sorted(chosen.split(",")) == wanted
+    refresh = LateRefresh(page)
     page.goto(where)
     page.locator(_NUMBER.format(row=1)).wait_for(state="attached")
     for row in (0, 1):
         select(page, row)
-    page.get_by_role("button", name="Compare 2 studies").click()
+    refresh.click("Compare 2 studies")
     page.get_by_role("heading", name="Compare", exact=True).wait_for()
     page.wait_for_selector(DRAWN)
     names = page.evaluate("() => new URL(location).searchParams.getAll('studies')")
     assert sorted(names) == ["other", "small"]
+    page.wait_for_timeout(2500)  # The page's next refresh.
+    assert page.locator(DRAWN).is_visible()
     assert_no_error_is_shown(page)
     assert errors == []

@@ -15,6 +15,10 @@ pytestmark = pytest.mark.programs
 
 __all__ = ["address"]
 
+_TABLES = """() => Object.fromEntries([...document.querySelectorAll("caption")].map(
+  each => [each.textContent, [...each.parentElement.querySelectorAll("tr")].map(
+    row => [...row.children].map(cell => cell.textContent))]))"""
+_DEVICES = "[...document.querySelectorAll('.js-plotly-plot')].at(-1)._fullData[0].y"
 _BACKGROUND = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
 _LEGEND_IS_BELOW = """() => {
   const top = name => document.querySelector(name).getBoundingClientRect();
@@ -32,6 +36,35 @@ def test_a_figure_has_a_name_and_a_table_for_screen_readers(address: str, page: 
     assert rows[0] == ["Series", "Trial (number)", "accuracy (maximize)"]
     # As the database says: trial 1 completed with 0.9.
     assert ["completed", "1", "0.9"] in rows
+
+
+def tables(page: Page) -> dict[str, list[list[str]]]:
+    """The rows of the tables for screen readers, by their captions."""
+    found: dict[str, list[list[str]]] = page.evaluate(_TABLES)
+    return found
+
+
+def test_tables_for_screen_readers_say_what_the_figure_shows(address: str, page: Page) -> None:
+    page.goto(f"{address}/convergence?study=first")
+    page.wait_for_selector(DRAWN)
+    # A failed trial has no value: it is not one of 0.
+    said = tables(page)
+    assert said["no value"] == [["Series", "Trial (number)"], ["out of memory", "3"]]
+    assert all(row[0] != "out of memory" for row in next(iter(said.values())))
+
+    page.goto(f"{address}/parameters?study=digits&figure=slices")
+    page.wait_for_function("document.querySelectorAll('[data-drawn=plotly]').length == 2")
+    heads = [rows[0] for name, rows in tables(page).items() if "against" in name]
+    # Each parameter has a table of its own, with the values beside it.
+    assert {head[-1] for head in heads} == {"accuracy (maximize)"}
+    assert len({head[-2] for head in heads}) == len(heads) > 1
+
+    page.goto(f"{address}/devices?study=week")
+    page.wait_for_function("document.querySelectorAll('[data-drawn=plotly]').length == 2")
+    heat = next(rows for name, rows in tables(page).items() if name.startswith("Heat map"))
+    assert heat[0][-2:] == ["Device", "Utilization (%)"]
+    devices = page.evaluate(_DEVICES)
+    assert [row[-2] for row in heat[1:]] == devices
 
 
 def test_on_a_phone_there_are_no_buttons_and_the_legend_is_below(

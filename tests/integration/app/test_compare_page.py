@@ -24,6 +24,9 @@ def test_a_link_restores_trials_with_their_differences_first(url: str) -> None:
     assert rows["outcome"]["trial 3"] == "out of memory"
     assert list(rows).index("outcome") < list(rows).index("epochs (same)")
     assert rows["attempts"]["trial 3"] == "2"
+    # As the trial's own page has it.
+    durations = {each.label: each.value for each in opened("trials", trial="0").metric}
+    assert rows["duration"]["trial 0"] == durations["duration"]
     assert figures(test)[0]["data"][0]["name"] == "trial 0"
     assert test.query_params["trials"] == "0,1,3"
 

@@ -7,6 +7,7 @@ tuner.load_best("sqlite:///digits.db").params
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import optuna
+import sqlalchemy as sa
 import yaml
 from optuna.trial import FrozenTrial, TrialState
 
@@ -23,7 +25,7 @@ from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.errors import StoreError
 from tuner.launch.request import trial_environment
-from tuner.queries.results.command_line import Program, hydra_words, program_of_trial
+from tuner.queries.results.command_line import hydra_words, program_of_trial
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
 from tuner.queries.results.formats import Format
 from tuner.queries.uploads import fetch_checkpoint, read_uploads
@@ -139,7 +141,7 @@ def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConf
         fresh = _fresh_runs(database, name)
         trials = confirmed_first(_ranked(optuna.Study(name, database.storage)), fresh)[:n]
         if not trials:
-            raise StoreError(f"No trial of study {name!r} has completed yet.")
+            raise StoreError(_why_none(optuna.Study(name, database.storage)))
         return [
             _configuration(database, study_id, name, trial, fresh.get(trial.number))
             for trial in trials
@@ -197,14 +199,50 @@ def _ranked(study: optuna.Study) -> list[FrozenTrial]:
         candidates = study.best_trials
     else:
         candidates = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    feasible = [t for t in candidates if all(v <= 0 for v in t.constraints.values())]
+    feasible = [
+        t
+        for t in candidates
+        if all(v <= 0 for v in t.constraints.values()) and all(map(math.isfinite, t.values))
+    ]
     is_maximized = study.directions[0] is optuna.study.StudyDirection.MAXIMIZE
     return sorted(feasible, key=lambda trial: trial.values[0], reverse=is_maximized)
 
 
-def _program(database: Database, trial_id: int) -> Program | None:
-    with database.engine.connect() as connection:
-        return program_of_trial(connection, trial_id)
+def _why_none(study: optuna.Study) -> str:
+    n = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+    if not n:
+        return f"No trial of study {study.study_name!r} has completed yet."
+    return (
+        f"Study {study.study_name!r} has no best trial: {n} completed, each with an infinite value "
+        "or a violated constraint."
+    )
+
+
+def command_of(
+    connection: sa.Connection,
+    trial_id: int,
+    number: int,
+    params: Mapping[str, ParamValue],
+    seed: int,
+) -> str | None:
+    """The line for a shell that runs a trial's program with its parameters; None if unknown.
+
+    Args:
+        connection: Of the study's database.
+        trial_id: Optuna's id of the trial.
+        number: Of the trial.
+        params: All of the trial, constants included.
+        seed: Of the attempt that completed.
+    """
+    builtins: dict[str, ParamValue] = {
+        "trial_number": number,
+        "attempt_number": 1,
+        "seed": seed,
+        "checkpoint_dir": f"checkpoints-of-trial-{number}",
+        "gpus": 1,
+    }
+    program = program_of_trial(connection, trial_id)
+    return program.line(params, builtins) if program else None
 
 
 def _fresh_runs(database: Database, study: str) -> dict[int, FreshRuns]:
@@ -243,14 +281,8 @@ def _configuration(
     objectives = stored or [f"value_{i}" if i else "value" for i in range(len(trial.values))]
     origin = origin_of(database, trial_id_of(trial))
     params, seed = all_params(trial, space), origin.seed if origin else 0
-    builtins: dict[str, ParamValue] = {
-        "trial_number": trial.number,
-        "attempt_number": 1,
-        "seed": seed,
-        "checkpoint_dir": f"checkpoints-of-trial-{trial.number}",
-        "gpus": 1,
-    }
-    program = _program(database, trial_id_of(trial))
+    with database.engine.connect() as connection:
+        command = command_of(connection, trial_id_of(trial), trial.number, params, seed)
     return BestConfiguration(
         study=name,
         trial_number=trial.number,
@@ -261,7 +293,7 @@ def _configuration(
         git_is_dirty=origin.git_is_dirty if origin else None,
         checkpoint=_checkpoint(database, study_id, trial, origin),
         confirmed=confirmed,
-        command=program.line(params, builtins) if program else None,
+        command=command,
     )
 
 

@@ -12,6 +12,12 @@ from optuna.trial import TrialState, create_trial
 from tests.integration.app.pages import figures, opened
 from tests.integration.stored_studies import seeded
 from tuner.domain.attempt import Cause, Outcome
+from tuner.errors import StoreError
+from tuner.queries.locate import StoredStudy
+from tuner.queries.results.best import load_best
+from tuner.queries.status import read_status
+from tuner.search.incumbent import Incumbent
+from tuner.terminal.studies import status_text
 
 _X = {"x": FloatDistribution(0.0, 1.0)}
 
@@ -128,6 +134,59 @@ def test_values_that_are_infinite_are_values(url: str) -> None:
     test = opened("metrics")
     assert "2 of 3 trials have no finite value of accuracy." in captions(test)
     assert list(opened("trials").dataframe[0].value["accuracy"]) == [2.0, -math.inf, math.inf]
+
+
+def test_a_study_of_infinite_values_has_no_best_trial_anywhere(url: str) -> None:
+    trials = [create_trial(value=value) for value in (math.inf, -math.inf)]
+    seeded.add_study(url, "infinite", trials, directions=("minimize",))
+    assert opened("best").info[0].value.startswith("There is no best configuration: 2 trials")
+    assert list(opened("studies").dataframe[0].value["best value"]) == ["none yet"]
+    with pytest.raises(StoreError, match="has no best trial: 2 completed, each with an infinite"):
+        load_best(url)
+    with seeded.looking(url) as connection:
+        status = read_status(connection, StoredStudy(id=1, name="infinite"), None, seeded.NOW)
+    assert "best: none, each completed trial has an infinite value" in status_text(
+        status, seeded.NOW
+    )
+    study = optuna.load_study(study_name="infinite", storage=url)
+    assert Incumbent(study, ["loss"], lambda _: {}).best is None
+    study.add_trial(create_trial(value=3.0))
+    # Optuna's own best trial is the one of minus infinity.
+    best = Incumbent(study, ["loss"], lambda _: {}).best
+    assert best is not None
+    assert (best.number, best.values) == (2, {"loss": 3.0})
+    assert load_best(url).trial_number == 2
+
+
+def test_what_only_another_program_knows_is_not_called_zero(url: str) -> None:
+    optuna.create_study(storage=url, study_name="plain").optimize(lambda _: 1.0, n_trials=2)
+    with seeded.looking(url) as connection:
+        status = read_status(connection, StoredStudy(id=1, name="plain"), None, seeded.NOW)
+    assert "\nspent: 2 trials begun\n" in status_text(status, seeded.NOW)
+
+
+def test_the_front_of_three_objectives_is_said_to_be_of_all(url: str) -> None:
+    trials = [create_trial(values=each) for each in ([1, 2, 3], [2, 1, 3], [3, 3, 1])]
+    names = ("a", "b", "c")
+    seeded.add_study(url, "three", trials, directions=("minimize",) * 3, objectives=names)
+    page = opened("convergence")
+    assert "Pareto front: 3 trials" in [each.value for each in page.subheader]
+    assert "Of all 3 objectives. The line joins" in captions(page)
+    # Nothing was reported, and the study is over.
+    assert opened("metrics", view="steps").info[0].value == (
+        "No trial has reported a value at a step."
+    )
+
+
+def test_a_few_trials_have_a_tick_each(url: str) -> None:
+    trials = [create_trial(value=float(each)) for each in range(11)]
+    seeded.add_study(url, "few", trials[:3])
+    seeded.add_study(url, "more", trials)
+    ticks = {
+        name: figures(opened("convergence", study=name))[0]["layout"]["xaxis"].get("dtick")
+        for name in ("few", "more")
+    }
+    assert ticks == {"few": 1, "more": None}
 
 
 def test_metrics_draws_nothing_where_there_is_nothing(url: str) -> None:
