@@ -196,6 +196,7 @@ def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:
         ("tuner.app.main", "streamlit"),
         ("tuner.app.server", "streamlit"),
         ("tuner.app.assets", "streamlit"),
+        ("tuner.app.late_refresh", "streamlit"),
         ("tuner.app.library", "plotly"),
     }
 

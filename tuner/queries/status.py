@@ -36,7 +36,7 @@ from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS, ids_of, read_values
 from tuner.store.records.commands import kept_commands, paused_by
-from tuner.store.records.dispatchers.starts import past_use
+from tuner.store.records.dispatchers.starts import held_now_s, past_use
 from tuner.store.records.durations import ended_uses
 from tuner.store.records.population_rows import POPULATION_IS_OVER
 from tuner.store.records.programs import last_program
@@ -251,7 +251,7 @@ def _spent(connection: sa.Connection, study: StudySummary) -> Spent:
     return Spent(
         trials=study.n_begun,
         time_s=past.time_s,
-        device_s=past.device_s,
+        device_s=past.device_s + held_now_s(connection, study.id),
         energy_kwh=past.energy_kwh,
     )
 
@@ -282,6 +282,13 @@ def _grid(connection: sa.Connection, study_id: int) -> Grid | None:
 def _best(connection: sa.Connection, study: StudySummary, now: datetime) -> StoredTrial | None:
     if len(study.objectives) > 1:
         return None
-    best = Choice(sort=BY_VALUE, top=1)
-    trials = read_trials(connection, study.id, study.objectives, best, now=now)
-    return trials[0] if trials else None
+    if not study.best:
+        return None
+    # Infinite values, which are nobody's best, may come first.
+    for top in (1, study.n_trials):
+        choice = Choice(sort=BY_VALUE, top=top)
+        trials = read_trials(connection, study.id, study.objectives, choice, now=now)
+        found = next((t for t in trials if all(map(math.isfinite, t.values.values()))), None)
+        if found is not None:
+            return found
+    return None

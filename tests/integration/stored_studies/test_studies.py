@@ -33,7 +33,7 @@ from tuner.queries.locate import choose_study
 from tuner.queries.status import StudyStatus, read_status
 from tuner.queries.studies import StudySummary, read_studies
 from tuner.queries.study_state import EXIT_STOPPED, Standing
-from tuner.store.schema.models import DispatcherRow
+from tuner.store.schema.models import AttemptRow, DispatcherRow, LeaseRow
 from tuner.terminal.studies import status_text, studies_text
 from tuner.terminal.tables import as_json
 
@@ -146,6 +146,23 @@ def test_status_tells_what_runs_where(url: str) -> None:
     assert [each.is_alive for each in status.dispatchers] == [True]
     # Six are over, one runs; what waits has spent nothing.
     assert (status.budget.trials, status.spent.trials) == (8, 7)
+
+
+def test_devices_that_running_trials_hold_are_spent(url: str) -> None:
+    add_first_study(url)
+    query = (
+        sa.select(LeaseRow.leased_at, LeaseRow.released_at, DispatcherRow.beat_at, LeaseRow.share)
+        .join(AttemptRow, AttemptRow.id == LeaseRow.attempt_id)
+        .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
+    )
+    with looking(url) as connection:
+        rows = connection.execute(query).all()
+    held = [(beat - leased) * share for leased, end, beat, share in rows if end is None]
+    ended = [(end - leased) * share for leased, end, _, share in rows if end is not None]
+    assert held
+    assert ended
+    used_s = sum(each.total_seconds() for each in (*held, *ended))
+    assert status_of(url, "first").spent.device_s == pytest.approx(used_s, abs=0.01)
 
 
 def test_text_of_status(url: str) -> None:

@@ -312,13 +312,7 @@ def _ranked(
     ranked = sorted(rows, key=rank)
     if not choice.is_of_best:
         return ranked
-    return [
-        row
-        for row in ranked
-        if row.trial_id not in infeasible
-        and row.trial_id in values
-        and all(map(math.isfinite, values[row.trial_id].values()))
-    ]
+    return [row for row in ranked if row.trial_id in values and row.trial_id not in infeasible]
 
 
 def _place_of(sort: str, objectives: Sequence[Objective]) -> int:

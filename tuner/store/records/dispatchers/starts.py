@@ -194,6 +194,22 @@ def past_use(connection: sa.Connection, study_id: int) -> PastUse:
     )
 
 
+def held_now_s(connection: sa.Connection, study_id: int) -> float:
+    """Device-seconds of leases that are still held, to their dispatcher's last sign of life."""
+    held_s = seconds_between(LeaseRow.leased_at, DispatcherRow.beat_at) * LeaseRow.share
+    leases = (
+        sa.select(sa.func.sum(held_s))
+        .join(AttemptRow, AttemptRow.id == LeaseRow.attempt_id)
+        .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
+        .where(
+            DispatcherRow.study_id == study_id,
+            LeaseRow.released_at.is_(None),
+            DispatcherRow.beat_at > LeaseRow.leased_at,
+        )
+    )
+    return float(connection.execute(leases).scalar() or 0.0)
+
+
 def covered_s(spans: Iterable[tuple[datetime, datetime]]) -> float:
     """Length of the union of time spans, in seconds: parallel dispatchers count once."""
     total_s, covered_to = 0.0, datetime.min
