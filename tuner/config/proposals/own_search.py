@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from tuner.config.proposals.ray_space import ray_space
+from tuner.search_spaces.flow import flow
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Library:
@@ -34,9 +37,10 @@ _LIBRARIES = (
         name="Ray Tune",
         module="ray",
         calls=frozenset({"Tuner", "run", "run_experiments"}),
-        advice="Let its function take the trial: trial.params in place of config, and "
-        "trial.report(value, step) in place of tune.report(...). Name it in a study file: "
-        "trial: {function: train:NAME}",
+        advice="Let its function take the trial: config = trial.params, and "
+        "trial.report(value, step) in place of tune.report(...), session.report(...) or "
+        "train.report(...). Of a Trainable, call setup and step in such a function. Name it in a "
+        "study file: trial: {function: train:NAME}",
     ),
     _Library(
         name="W&B",
@@ -90,11 +94,13 @@ def own_search(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         for library in used:
-            if name.rpartition(".")[2] in library.calls and _is_meant(name):
+            if name.rpartition(".")[2] in library.calls and _is_meant(name, tree, library):
                 line = getattr(node, "lineno", 0)
+                space = ray_space(tree) if library.module == "ray" else {}
                 return (
                     f"line {line}: {name} starts a search of {library.name}, whose trials the "
                     f"tuner would not see. {library.advice}"
+                    + (f", and its space: search_space: {flow(space)}" if space else "")
                 )
     return ""
 
@@ -109,6 +115,13 @@ def _imported(tree: ast.Module) -> list[str]:
     return names
 
 
-def _is_meant(name: str) -> bool:
-    """Whether a call is meant: `run` is a common name, for Ray it is `tune.run`."""
-    return name.rpartition(".")[2] != "run" or name.endswith("tune.run")
+def _is_meant(name: str, tree: ast.Module, library: _Library) -> bool:
+    """Whether a call is meant: `run` is a common name, for Ray it is `tune.run` or imported."""
+    if name.rpartition(".")[2] != "run" or name.endswith("tune.run"):
+        return True
+    imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return name == "run" and any(
+        (node.module or "").partition(".")[0] == library.module
+        and any(each.name == name for each in node.names)
+        for node in imported
+    )

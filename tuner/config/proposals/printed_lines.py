@@ -82,7 +82,8 @@ def result_of(tree: ast.Module) -> PrintedResult | None:
     Args:
         tree: The script, which is not run.
     """
-    return printed_result(tree) or (_result_of_trainer(tree) if _uses_trainer(tree) else None)
+    found = printed_result(tree) or _result_of_bar(tree)
+    return found or (_result_of_trainer(tree) if _uses_trainer(tree) else None)
 
 
 def printed_result(tree: ast.Module, *, wanted: str = "") -> PrintedResult | None:
@@ -114,6 +115,58 @@ def printed_result(tree: ast.Module, *, wanted: str = "") -> PrintedResult | Non
         direction="minimize" if _is_lower_better(metric) else "maximize",
         pattern=_pattern(line, metric),
     )
+
+
+def _result_of_bar(tree: ast.Module) -> PrintedResult | None:
+    """What a bar of tqdm shows when it is full: `bar.set_postfix(loss=loss)`."""
+    for call in _calls(tree, "set_postfix"):
+        shown = [_Number(value=value, form="", label=name) for name, value in _named_values(call)]
+        metrics = [each for each in shown if _METRIC.search(each.label.lower())]
+        if metrics:
+            best = max(metrics, key=lambda each: _HELD_OUT.search(each.label.lower()) is not None)
+            before = next(filter(None, map(_step_of_bar, ast.walk(tree))), "")
+            return PrintedResult(
+                line=call.lineno,
+                name=_name(best),
+                direction="minimize" if _is_lower_better(best) else "maximize",
+                pattern=f"{before}100%.*[ ,]{_escaped(best.label)}={{{_name(best)}}}",
+            )
+    return None
+
+
+def _calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name:
+            yield node
+
+
+def _named_values(call: ast.Call) -> Iterator[tuple[str, str]]:
+    for word in call.keywords:
+        if word.arg:
+            yield word.arg, ast.unparse(word.value)
+    for given in call.args:
+        if isinstance(given, ast.Call):
+            yield from _named_values(given)  # OrderedDict(loss=loss)
+        elif isinstance(given, ast.Dict):
+            for key, value in zip(given.keys, given.values, strict=True):
+                if isinstance(key, ast.Constant):
+                    yield str(key.value), ast.unparse(value)
+
+
+def _step_of_bar(node: ast.AST) -> str:
+    """The step that a bar shows in front: `tqdm(batches, desc=f"Epoch {epoch}")`."""
+    if not isinstance(node, ast.Call):
+        return ""
+    name = ast.unparse(node.func).rpartition(".")[2]
+    given = [each.value for each in node.keywords if each.arg == "desc"]
+    given += node.args[:1] if name == "set_description" else []
+    for text in given:
+        parts = tuple(_labelled(_parts(text)))
+        step = _step(_Line(line=0, parts=parts))
+        if step is not None:
+            before = parts[: parts.index(step) + 1]
+            return "".join(_expression(each, step, step) for each in before) + ".*"
+    return ""
 
 
 def _uses_trainer(tree: ast.Module) -> bool:

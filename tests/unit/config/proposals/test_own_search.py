@@ -6,10 +6,12 @@ import ast
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tuner.config.proposals.own_search import own_search
 from tuner.config.proposals.read import propose
 from tuner.errors import ConfigError
+from tuner.search_spaces import parse_space
 
 RAY = """
 from ray import tune
@@ -34,6 +36,11 @@ search = GridSearchCV(model, {"C": [1, 10]})
     [
         (RAY, "line 5: tune.Tuner starts a search of Ray Tune, whose trials the tuner would not"),
         ("from ray import tune\ntune.run(train)", "line 2: tune.run starts a search of Ray Tune"),
+        (
+            "import argparse\nfrom ray.tune import run\nrun(Trainable)",
+            "line 3: run starts a search of Ray Tune",
+        ),
+        ("from mine import run\nimport ray\nrun()", ""),
         (AGENT, "line 4: wandb.agent starts a search of W&B"),
         ("from hyperopt import fmin\nfmin(f)", "line 2: fmin starts a search of Hyperopt"),
         (
@@ -53,6 +60,31 @@ def test_search_of_another_library(text: str, said: str) -> None:
     found = own_search(ast.parse(text))
     assert said in found
     assert bool(said) == bool(found)
+
+
+RAY_SPACE = """
+from ray import tune
+tune.Tuner(train, param_space={
+    "lr": tune.loguniform(1e-4, 1e-1), "dropout": tune.uniform(0, 1), "width": tune.randint(8, 65),
+    "batch": tune.qrandint(16, 64, 16), "share": tune.quniform(0, 1, 0.1), "kind": tune.choice(
+    ["a", "b"]), "depth": tune.grid_search([1, 2]), "seed": tune.sample_from(lambda _: 1),
+    "epochs": 5, "noise": tune.randn(0, 1), "other": tune.uniform(low, 1),
+})
+"""
+
+
+def test_the_space_of_ray_is_written_as_a_search_space() -> None:
+    _, _, text = own_search(ast.parse(RAY_SPACE)).partition("and its space: search_space: ")
+    assert yaml.safe_load(text) == {
+        "lr": {"type": "float", "low": 1e-4, "high": 0.1, "log": True},
+        "dropout": {"type": "float", "low": 0.0, "high": 1.0},
+        "width": {"type": "int", "low": 8, "high": 64},
+        "batch": {"type": "int", "low": 16, "high": 64, "step": 16},
+        "share": {"type": "float", "low": 0.0, "high": 1.0, "step": 0.1},
+        "kind": ["a", "b"],
+        "depth": [1, 2],
+    }
+    assert parse_space(yaml.safe_load(text)).names
 
 
 def test_no_study_is_proposed_in_which_each_trial_is_a_search(tmp_path: Path) -> None:

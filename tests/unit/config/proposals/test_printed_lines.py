@@ -8,9 +8,10 @@ import io
 import re
 
 import pytest
+from tqdm import tqdm
 
 from tuner.config.notation.metric_pattern import expand
-from tuner.config.proposals.printed_lines import printed_result
+from tuner.config.proposals.printed_lines import printed_result, result_of
 
 #: Prints, as public programs have them; they are executed with these values.
 VALUES = {
@@ -156,3 +157,42 @@ def test_the_line_of_the_result_is_chosen(texts: list[str], line: int) -> None:
 )
 def test_no_line_is_proposed_without_a_metric_and_a_word(text: str) -> None:
     assert printed_result(ast.parse(text)) is None
+
+
+BAR = """
+import argparse
+from tqdm import tqdm
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.1)
+for epoch in range(3):
+    bar = tqdm(batches, desc=f"Epoch {epoch + 1}/3")
+    for batch in bar:
+        bar.set_postfix(POSTFIX)
+"""
+
+
+@pytest.mark.parametrize(
+    ("postfix", "name", "direction"),
+    [
+        ("loss=loss.item(), lr=lr", "loss", "minimize"),
+        ("{'train_loss': a, 'val_acc': b}", "val_acc", "maximize"),
+        ("OrderedDict(acc=a)", "acc", "maximize"),
+    ],
+)
+def test_what_a_progress_bar_shows_is_read(postfix: str, name: str, direction: str) -> None:
+    result = result_of(ast.parse(BAR.replace("POSTFIX", postfix)))
+    assert result is not None
+    assert (result.name, result.direction) == (name, direction)
+    shown = io.StringIO()
+    for epoch in range(2):
+        bar = tqdm(range(4), desc=f"Epoch {epoch + 1}/3", file=shown, mininterval=0)
+        for batch in bar:
+            bar.set_postfix({"lr": 0.1, name: epoch + batch / 10})
+    pattern = re.compile(expand(result.pattern))
+    found = [each for line in shown.getvalue().split("\r") if (each := pattern.search(line))]
+    read = {float(each["step"]): float(each[name]) for each in found}
+    assert read == {1.0: 0.3, 2.0: 1.3}
+
+
+def test_a_bar_without_a_metric_is_no_result() -> None:
+    assert result_of(ast.parse(BAR.replace("POSTFIX", "lr=lr"))) is None
