@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Libraries that make options of a dataclass's fields.
 _PARSERS = frozenset({"HfArgumentParser", "tyro", "simple_parsing", "draccus", "pyrallis"})
 
+_COMMAND = re.compile(r"\.command(\(|$)")
 _CLICK = ("click.option", "option")
 
 
@@ -18,6 +20,8 @@ class WrittenOption:
 
     flags: list[str]
     keywords: Mapping[str, ast.expr]
+    #: The function of click or typer that takes it; empty for options of another kind.
+    function: str = ""
 
 
 #: Options of `transformers.TrainingArguments`, which a script does not declare itself.
@@ -46,9 +50,10 @@ def other_options(tree: ast.Module) -> Iterator[WrittenOption]:
     yield from _of_configurator(tree)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from _of_click(node)
+            found = [*_of_click(node)]
             if not names.isdisjoint({"typer", "fire", "Fire"}) and _is_command(node, tree):
-                yield from _of_typer(node)
+                found += _of_typer(node)
+            yield from (replace(each, function=node.name) for each in found)
         elif isinstance(node, ast.Call) and "flags" in names:
             yield from _of_absl(node)
         elif isinstance(node, ast.ClassDef) and not _PARSERS.isdisjoint(names):
@@ -106,7 +111,7 @@ def _of_absl(call: ast.Call) -> Iterator[WrittenOption]:
 
 def _is_command(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> bool:
     """Whether typer or fire calls a function: `@app.command()`, `typer.run(function)` and so on."""
-    if any(ast.unparse(each).endswith(".command()") for each in function.decorator_list):
+    if any(_COMMAND.search(ast.unparse(each)) for each in function.decorator_list):
         return True
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     starts = {f"{call}({function.name})" for call in ("typer.run", "fire.Fire", "Fire")}
@@ -117,7 +122,21 @@ def _of_typer(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Writ
     arguments = function.args
     n_required = len(arguments.args) - len(arguments.defaults)
     for argument, default in zip(arguments.args[n_required:], arguments.defaults, strict=True):
-        yield _option(f"--{argument.arg.replace('_', '-')}", argument.annotation, _plain(default))
+        flag = _typer_flag(default) or _typer_flag(argument.annotation)
+        flag = flag or f"--{argument.arg.replace('_', '-')}"
+        option = _option(flag, argument.annotation, _plain(default))
+        name = ast.Constant(argument.arg)
+        yield replace(option, keywords={**option.keywords, "dest": name})
+
+
+def _typer_flag(node: ast.expr | None) -> str:
+    """The name in `typer.Option(0.1, "--lr")`, also in an annotation; empty for none."""
+    for call in ast.walk(node) if node is not None else ():
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("Option"):
+            words = [str(each.value) for each in call.args if isinstance(each, ast.Constant)]
+            flags = [each.partition("/")[0] for each in words if each.startswith("-")]
+            return next((each for each in flags if each.startswith("--")), "".join(flags[:1]))
+    return ""
 
 
 def _of_dataclass(found: ast.ClassDef) -> Iterator[WrittenOption]:

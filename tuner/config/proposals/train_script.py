@@ -16,7 +16,12 @@ from tuner.config.proposals.printed_lines import PrintedResult, result_of
 from tuner.config.proposals.program_text import assigned_constants, constants_of, endless_loop
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name, sweep_env
 from tuner.config.proposals.ranges import Option, most_usual, propose_range
-from tuner.config.proposals.subcommands import Subcommands, subcommands_of
+from tuner.config.proposals.subcommands import (
+    Subcommands,
+    function_subcommands,
+    of_functions,
+    subcommands_of,
+)
 from tuner.config.proposals.wandb_config import wandb_defaults
 from tuner.errors import ConfigError
 
@@ -84,7 +89,14 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
     """
     subcommands = subcommands_of(tree)
     found = list(_arguments(tree, subcommands))
-    found = found or [_argument(each.flags, each.keywords) for each in other_options(tree)]
+    if not found:
+        functions = function_subcommands(tree)
+        subcommands = of_functions(functions)
+        found = [
+            replace(_argument(each.flags, each.keywords), subcommand=subcommand)
+            for each in other_options(tree)
+            if (subcommand := functions.get(each.function, "")) in ("", subcommands.started)
+        ]
     arguments = list({each.flag: each for each in found}.values())
     if not arguments and (proposal := _of_wandb(tree, script, program)):
         return proposal

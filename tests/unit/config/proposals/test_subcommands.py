@@ -63,3 +63,55 @@ def test_proposed_command_is_one_that_the_script_takes(tmp_path: Path) -> None:
         [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert ended.stdout == "train loss 0.75\n"
+
+
+CLICK = """
+import click
+
+@click.group()
+def cli(): ...
+
+@click.command()
+@click.option("--lr", default=1e-3)
+def train(lr): ...
+
+@click.command("check")
+@click.argument("model")
+@click.option("--dropout", default=0.1)
+def evaluate(model, dropout): ...
+
+cli.add_command(train)
+cli.add_command(evaluate)
+"""
+TYPER = """
+import typer
+from typing import Annotated
+app = typer.Typer()
+
+@app.command("fit")
+def new(
+    name: str = typer.Option("p"),
+    learning_rate: float = typer.Option(1e-3, "--lr", "-l", help="rate"),
+    dropout: Annotated[float, typer.Option("--drop")] = 0.1,
+): ...
+
+@app.command()
+def resume(path: str): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (CLICK, ("train", "--lr={lr}")),
+        (CLICK.replace("cli.add_command(train)", "cli.add_command(train, name='go')"), None),
+        (CLICK.replace("@click.command()", "@cli.command()"), ("train", "--lr={lr}")),
+        (TYPER, ("fit", "--lr={learning_rate}", "--drop={dropout}")),
+        # One command of an app is no subcommand.
+        (TYPER.partition("@app.command()")[0], ("--lr={learning_rate}", "--drop={dropout}")),
+        (CLICK.partition('@click.command("check')[0], ("--lr={lr}",)),
+    ],
+)
+def test_subcommands_of_click_and_typer(text: str, words: tuple[str, ...] | None) -> None:
+    proposal = propose_from_script(ast.parse(text), Path("main.py"), "main.py")
+    assert proposal.command[2:] == (words or ("go", "--lr={lr}"))
