@@ -17,7 +17,7 @@ from rich.console import Console
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.programs.program_text import import_remarks
 from tuner.compose.programs.unused_calls import unused_calls
-from tuner.compose.sharing.devices import open_locks, open_seat, wait_for_devices
+from tuner.compose.sharing.devices import open_locks, open_seat, waits_text
 from tuner.compose.study_plan import (
     DevicesTaken,
     HostDevices,
@@ -87,9 +87,10 @@ def run_study(
 
         @cache
         def take() -> DevicesTaken:
-            find = partial(find_devices, config, environ, locks)
-            host = find() if seat is None else wait_for_devices(seat, find, partial(_say, console))
+            host = find_devices(config, environ, locks)
             stack.callback(host.probe.close)
+            if seat is not None and not host.devices:
+                _say(console, waits_text(seat))
             _announce(console, config, host, environ, lent)
             reselection = reselection_of(config, host, environ, locks)
             stack.callback(reselection.close)
@@ -221,7 +222,7 @@ def _log_to(path: Path) -> None:
 
 
 def _announce_devices(console: Console, host: HostDevices) -> None:
-    names = ", ".join(device.label for device in host.devices)
+    names = ", ".join(device.label for device in host.devices) or "none yet"
     left_out = (one.reason for one in host.selection.left_out)
     for line in (f"devices: {names}", *left_out, *host.selection.warnings):
         # Unchanged: the names of other users' processes are no markup, and a log has no width.
@@ -239,7 +240,7 @@ def _sharing_line(config: StudyConfig, host: HostDevices, environ: Mapping[str, 
     is_shared = isinstance(rule_of(config), LearnedWidth) or any(
         not isinstance(width, Devices) for width in widths_of(config)
     )
-    if not is_shared or host.devices[0].kind is DeviceKind.CPU:
+    if not is_shared or host.all_devices[0].kind is DeviceKind.CPU:
         return ""
     if mps_is_running(environ):
         return "sharing: NVIDIA's MPS runs, so trials on one GPU compute at the same time"

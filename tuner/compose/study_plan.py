@@ -18,6 +18,7 @@ from tuner.compose.import_guard import find_shadow
 from tuner.compose.programs.unused_calls import refuse_optimize_at_import
 from tuner.compose.sharing.devices import (
     divided_slots,
+    select_or_wait,
     slots_limits,
     suited_devices,
     take_seat,
@@ -55,7 +56,7 @@ from tuner.devices.limits import GpuLimits
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 from tuner.devices.reselection import Reselection
-from tuner.devices.selection import GpuProbe, Selection, select_devices
+from tuner.devices.selection import GpuProbe, Selection
 from tuner.devices.usage.readings import Telemetry
 from tuner.errors import ConfigError, DeviceError
 from tuner.frameworks.optuna_programs.execution import OptunaProgram
@@ -181,9 +182,12 @@ def find_devices(
         environ: May have `CUDA_VISIBLE_DEVICES`.
         locks: Claims GPUs against other tuners of this host; None claims none.
 
+    Returns:
+        No device but those on standby, where the machine is divided and others have all.
+
     Raises:
         DeviceError: If requested devices do not exist.
-        NotNow: If none of them is free.
+        NotNow: If none of them is free, and the machine is not divided among its users.
         ConfigError: If a trial needs more of them than there are.
     """
     request = _request(config, config.devices)
@@ -197,14 +201,15 @@ def find_devices(
             request, limits = AutoDevices(), slots_limits(request, slots)
         take_seat(locks.seat, request, slots or gpus, limits, wants=_most_wanted(config))
     try:
-        selection = select_devices(request, gpus=slots or gpus, limits=limits, locks=locks)
+        selection = select_or_wait(request, slots or gpus, limits, locks)
     except DeviceError as error:
         if gpus is not None:
             gpus.close()
         raise type(error)(f"{config.file}: {error}") from error
     if isinstance(locks, SharedLocks):
         locks.seat.look()  # Others see what it has taken.
-    if gpus is not None and selection.devices[0].kind is DeviceKind.CPU:
+    found = (*selection.devices, *(device for device, _ in selection.standby))
+    if gpus is not None and found[0].kind is DeviceKind.CPU:
         gpus.close()
         gpus = None
     probe = slots or gpus or CpuProbe(len(selection.devices))

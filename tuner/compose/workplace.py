@@ -218,14 +218,16 @@ def _open_recorder(
 ) -> Recorder:
     """Records the start; a start that is refused releases the study's folder."""
     try:
-        return Recorder(
+        recorder = Recorder(
             database,
             start,
-            host.all_devices,
+            host.devices,
             clock=SystemClock(),
             budget=config.budget.limits,
             silent=_silent(database, start, say),
         )
+        recorder.add_devices(host.all_devices)
+        return recorder
     except StoreError:
         folder.close()
         raise

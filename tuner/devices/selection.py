@@ -24,7 +24,16 @@ _USE_CPU = "use the CPU with `devices: cpu:4`"
 
 
 class NotNow(DeviceError):
-    """Another user has the device now; the text, to follow the device's name, says who."""
+    """Another user has the device now; the text, to follow the device's name, says who.
+
+    Args:
+        text: For users.
+        left_out: All devices, if the study gets none of them.
+    """
+
+    def __init__(self, text: str, left_out: Sequence[LeftOut] = ()) -> None:
+        super().__init__(text)
+        self.left_out = tuple(left_out)
 
 
 class GpuProbe(DeviceProbe, Protocol):
@@ -154,7 +163,8 @@ class _Chooser:
             else:
                 devices.append(device)
         if not devices:
-            raise NotNow(_nothing_free([one for one in left_out if self._suits(one.device)]))
+            suited = [one for one in left_out if self._suits(one.device)]
+            raise NotNow(_nothing_free(suited), left_out)
         return Selection(devices=tuple(devices), left_out=tuple(left_out), warnings=self._problems)
 
     def all(self) -> Selection:
@@ -240,7 +250,7 @@ class _Chooser:
                     "Wait until it ends, or name other devices."
                 )
         if len(shared_out) == len(devices):
-            raise NotNow(" ".join(one.reason for one in shared_out))
+            raise NotNow(" ".join(one.reason for one in shared_out), shared_out)
         left = [one.device for one in shared_out]
         taken = tuple(device for device in devices if device not in left)
         warnings = tuple(

@@ -34,7 +34,8 @@ from tuner.store.records.dispatchers.silence import STALE_AFTER_S
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
-#: Interval in seconds at which a GPU is checked while its memory is being freed.
+#: Interval in seconds at which a GPU is checked while its memory is being freed, and claims while
+#: the study has no device.
 _CLEARING_TICK_S = 0.05
 #: Length of a database outage in seconds after which trials are saved: other dispatchers take
 #: trials over one minute after this dispatcher's last heartbeat.
@@ -337,4 +338,5 @@ class Dispatcher:
 
     def _patience_s(self) -> float:
         """Seconds to wait for events."""
-        return _CLEARING_TICK_S if self._live.clearing else _TICK_S
+        is_awaiting_shares = self._loans is not None and not self._leasing.supply.devices
+        return _CLEARING_TICK_S if self._live.clearing or is_awaiting_shares else _TICK_S

@@ -156,6 +156,7 @@ class DispatcherParts:
             usage=self.usage,
             live=self.attempts,
             started_at=self.started_at,
+            are_others_here=lambda: bool(self.others.places),
             say=self._say,
         )
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
-from tuner.devices.locks import lock_holders
 from tuner.errors import ConfigError
 from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, read_claims
 from tuner.shares.decision import decide
+from tuner.shares.facts import Lie, all_held, sizes_of, with_locks
 from tuner.shares.ledger import read_used
 from tuner.shares.people import Census, Person, census, shown_name
 from tuner.shares.rules import ShareRules, local_time, own_uid, read_rules, rules_file
 from tuner.shares.seat import ask_of, folder_of
-from tuner.shares.sizes import sizes_of
 from tuner.shares.terms import Decision
 from tuner.shares.words import accounts_of, waits_text
 
@@ -98,7 +97,7 @@ def shares_of(rules: ShareRules, path: Path, now_s: float) -> MachineShares:
     """The same with rules of the moment."""
     folder = folder_of(rules)
     read = read_claims(folder)
-    claims, lies = _with_locks(read.claims, folder)
+    claims, lies = with_locks(read.claims, folder, all_held(read.claims))
     used = read_used(folder, now_s)
     uids = frozenset(claim.uid for claim in claims) | frozenset(used)
     found = census(rules, uids)
@@ -114,27 +113,15 @@ def shares_of(rules: ShareRules, path: Path, now_s: float) -> MachineShares:
         users=tuple(users),
         devices=tuple(each for each, _ in devices),
         guaranteed=rules.guaranteed,
-        warnings=(*read.warnings, *lies),
+        warnings=(*read.warnings, *map(_lie_text, lies)),
     )
 
 
-def _with_locks(claims: Sequence[Claim], folder: Path) -> tuple[tuple[Claim, ...], list[str]]:
-    """Claims without the devices that another process keeps locked, and a sentence for each."""
-    holders = lock_holders(folder, {each for claim in claims for each in claim.holds})
-    found, lies = [], []
-    for claim in claims:
-        is_here = claim.pid_namespace == pid_namespace()
-        false = [
-            each for each in claim.holds if is_here and holders.get(each, claim.pid) != claim.pid
-        ]
-        lies += [
-            f"{shown_name(claim.uid)} (pid {claim.pid}) claims to have {each}, which process "
-            f"{holders[each]} keeps locked."
-            for each in false
-        ]
-        holds = {each: since_s for each, since_s in claim.holds.items() if each not in false}
-        found.append(replace(claim, holds=holds))
-    return tuple(found), lies
+def _lie_text(lie: Lie) -> str:
+    return (
+        f"{shown_name(lie.claim.uid)} (pid {lie.claim.pid}) claims to have {lie.device_id}, which "
+        f"process {lie.pid} keeps locked."
+    )
 
 
 def read_waits(
@@ -157,7 +144,8 @@ def read_waits(
         return []
     rules = found.at(local_time(at_s))
     folder = folder_of(rules)
-    claims, _ = _with_locks(read_claims(folder).claims, folder)
+    read = read_claims(folder)
+    claims, _ = with_locks(read.claims, folder, all_held(read.claims))
     people = census(rules, frozenset(claim.uid for claim in claims))
     sizes = sizes_of(claims, rules.cpu_slots)
     decision = decide(list(map(ask_of, claims)), sizes, people, at_s)

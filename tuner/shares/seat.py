@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.devices.allocation.width import WHOLE
@@ -14,13 +14,19 @@ from tuner.devices.device import Device, DeviceId, gpu_of_share
 from tuner.devices.locks import default_lock_folder
 from tuner.errors import DeviceError
 from tuner.host.process_identity import pid_namespace
-from tuner.shares.claims import Claim, ClaimsRead, OwnClaim, read_claims, walk_warnings
+from tuner.shares.claims import (
+    Claim,
+    ClaimsRead,
+    OwnClaim,
+    read_claims,
+    walk_warnings,
+)
 from tuner.shares.decision import decide
+from tuner.shares.facts import disputed, parts_of_device, sizes_of, with_locks
 from tuner.shares.ledger import Ledger
 from tuner.shares.people import census
 from tuner.shares.rules import ShareRules, local_time
 from tuner.shares.rules_watch import RulesWatch
-from tuner.shares.sizes import parts_of_device, sizes_of
 from tuner.shares.terms import Ask, Decision, Move, Standing
 from tuner.shares.words import Account, accounts_of, keeper_text, move_text
 
@@ -174,10 +180,16 @@ class Seat:
         self._own.write(self._claim())
         self._released.clear()
         self._seen = _changed_at_ns(self._folder)
-        self._read = read_claims(self._folder)
+        self._read = self._claims_read()
         self.notes.extend(walk_warnings(self._read, self._warned))
         self.notes.extend(self._of_other_rules())
         self._decision = self._decide()
+
+    def _claims_read(self) -> ClaimsRead:
+        """Who only says that a device is theirs, would keep its true holder from giving it back."""
+        read = read_claims(self._folder)
+        claims, _ = with_locks(read.claims, self._folder, disputed(read.claims))
+        return replace(read, claims=claims)
 
     @property
     def has_news(self) -> bool:

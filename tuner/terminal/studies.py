@@ -15,6 +15,7 @@ from tuner.queries.results.confirmations import Confirmation
 from tuner.queries.running import RunningTrial
 from tuner.queries.status import StudyStatus
 from tuner.queries.studies import StudySummary
+from tuner.queries.study_state import Standing
 from tuner.queries.trials.listing import PAUSED, WORDS
 from tuner.search.rungs.stored_trust import trust_text
 from tuner.terminal import wording
@@ -70,7 +71,7 @@ def status_text(status: StudyStatus, now: datetime, waits: Sequence[str] = ()) -
     """
     study = status.study
     lines = [
-        f"study {study.name}: {status.standing.value} ({status.reason})",
+        f"study {study.name}: {_standing(status, waits)} ({status.reason})",
         *([f"paused by {status.paused_by}: tuner resume"] if status.paused_by else []),
         *(f"kept for the next start: {each}" for each in status.kept),
         *(f"alert: {each.text}" for each in _alerts(status, now)),
@@ -104,6 +105,13 @@ def _codes(status: StudyStatus) -> list[str]:
         return []
     texts = [f"{each.host} (pid {each.pid}) runs {each.code}" for each in known]
     return [f"code differs: {'; '.join(texts)}"]
+
+
+def _standing(status: StudyStatus, waits: Sequence[str]) -> str:
+    is_waiting = any(each.startswith("waits: ") for each in waits)
+    if is_waiting and not status.running and status.standing is Standing.RUNNING:
+        return "waits for a device"
+    return status.standing.value
 
 
 def _progress(status: StudyStatus) -> str:

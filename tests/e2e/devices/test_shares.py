@@ -210,6 +210,8 @@ def test_a_tuner_that_is_killed_while_it_gives_back_keeps_nothing(
     high = study_folder.start(file="high.yaml")
     wait_until(lambda: "is given back" in low.out, "it gives back", WAIT_S)
     assert "started on" not in high.out
+    # Nor is a trial begun that could not run.
+    assert study_folder.states("high.db") == []
     low.signal(signal.SIGKILL)
     wait_until(lambda: high.out.count("started on") == 2, "the other has all slots", WAIT_S)
     assert len(list(claims.glob("claim-*"))) == 1
@@ -256,6 +258,17 @@ def test_the_priority_of_a_study_that_runs_is_changed(study_folder: StudyFolder)
     wait_until(lambda: "Changed: priority=60" in one.out, "it is told", WAIT_S)
     other = study_folder.start(file="other.yaml")
     wait_until(lambda: "No device is free" in other.out, "the other waits", WAIT_S)
+    # It is known before it has had a device, and commands reach it.
+    wait_until(
+        lambda: "study other: waits for a device" in study_folder.tuner("status", "other.yaml").out,
+        "its status is known",
+        WAIT_S,
+    )
+    status = study_folder.tuner("status", "other.yaml")
+    assert "waits: your other studies have 2, you have 2, your part is 2" in status.out
+    assert "0 of 2 trials begun, 0 s" in status.out
+    assert study_folder.tuner("set", "other.yaml", "priority=50").code == 0
+    wait_until(lambda: "Changed: priority=50" in other.out, "it is told", WAIT_S)
     study_folder.tuner("set", "one.yaml", "priority=40")
     wait_until(lambda: other.out.count("started on") == 2, "the other has all slots", WAIT_S)
     # The rules break, go away and come back while both run.

@@ -25,6 +25,7 @@ from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.nvml_stub import NvmlStub, StubGpu
 from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.host.process_identity import pid_namespace
+from tuner.shares.claims import read_claims
 
 pytestmark = pytest.mark.slow
 ANN, BOB, LIAR = 5001, 5002, 5003
@@ -149,13 +150,17 @@ def lie(public: Path, slots: list[str], since_s: int) -> subprocess.Popen[bytes]
         "leaving": [],
         "rules": "",
     }
-    text = json.dumps(claim).replace('"PID"', "$$").replace('"', '\\\\"')
+    text = json.dumps(claim).replace('"PID"', "$$").replace('"', '\\"')
     name = f"claim-{LIAR}-1-lie"
     script = (
         f'cd {public}/claims && echo "{text}" > {name} && exec flock --no-fork -x {name} sleep 600'
     )
     command = ["setpriv", f"--reuid={LIAR}", f"--regid={LIAR}", "--clear-groups"]
     return subprocess.Popen([*command, "sh", "-c", script])
+
+
+def is_believed(claims: Path) -> bool:
+    return any(each.uid == LIAR for each in read_claims(claims).claims)
 
 
 def run_as_liar(script: str) -> subprocess.CompletedProcess[str]:
@@ -174,15 +179,46 @@ def test_a_user_who_lies_in_a_claim_takes_nothing_from_a_guarantee(
     a_study(study_folder, "honest", n_steps=40, devices="cpu:2", budget={"trials": 4})
     liar = lie(public, ["cpu:0", "cpu:1"], since_s)
     try:
-        wait_until(lambda: any((public / "claims").glob("claim-*")), "the lie is written", WAIT_S)
+        wait_until(lambda: is_believed(public / "claims"), "the lie is a claim", WAIT_S)
         honest = study_folder.start(file="honest.yaml")
         ended = honest.wait(WAIT_S)
     finally:
         liar.kill()
         liar.wait()
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
-    assert "given back" not in ended.out
-    assert len(study_folder.attempts("honest.db")) == 4
+    # But for devices that it needs no more.
+    given_back = [line for line in ended.out.splitlines() if "is given back" in line]
+    assert all("needs it now" in line for line in given_back), ended.out
+    assert [each.outcome for each in study_folder.attempts("honest.db")] == ["completed"] * 4
+
+
+def test_a_user_who_lies_keeps_no_guarantee_from_being_met(
+    study_folder: StudyFolder, public: Path
+) -> None:
+    guest = as_guest()
+    share(study_folder, cpu_slots=2, hold="1h", grace="5s", guaranteed={"4242": 2})
+    rules = study_folder.path / "shares.yaml"
+    rules.write_text(rules.read_text().replace(str(study_folder.path), str(public)))
+    for name in ("lent", "owed"):
+        a_study(study_folder, name, n_steps=10, devices="cpu:2", budget={"trials": 2})
+    goes_on = study_folder.write("go-on-lent", "")
+    lent = study_folder.start(file="lent.yaml")
+    wait_until(lambda: lent.out.count("started on") == 2, "the study has all slots", WAIT_S)
+    # The liar has asked for longest, and gives nothing back.
+    liar = lie(public, ["cpu:0", "cpu:1"], 0)
+    try:
+        wait_until(lambda: is_believed(public / "claims"), "the lie is a claim", WAIT_S)
+        owed = study_folder.start(file="owed.yaml", prefix=guest)
+        ended = owed.wait(WAIT_S)
+        shown = study_folder.tuner("shares").out
+    finally:
+        liar.kill()
+        liar.wait()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert f"user id {LIAR} (pid {liar.pid}) claims to have cpu:" in shown
+    goes_on.unlink()
+    assert lent.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+    assert lent.out.count("is given back to user id 4242, who has 0 of 2 guaranteed. Trial") == 2
 
 
 def test_a_user_reads_nothing_of_others_and_can_neither_remove_nor_replace_a_claim(

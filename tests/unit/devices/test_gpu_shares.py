@@ -25,7 +25,7 @@ from tuner.devices.locks import DeviceLocks
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.launch.plan import device_environment, memory_limit
-from tuner.shares.sizes import parts_of_device
+from tuner.shares.facts import parts_of_device
 
 GPUS = [replace(a_gpu(index), memory_bytes=80 * GIB) for index in range(2)]
 FOREIGN = Holder(pid=7, user="eve", command="python", memory_bytes=GIB)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TypeVar
 
 from tuner.config import StudyConfig
 from tuner.config.sections.resources import possible_widths
@@ -17,17 +15,12 @@ from tuner.devices.limits import GpuLimits
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.occupancy import use_by_others
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest
-from tuner.devices.selection import GpuProbe, NotNow, meant_devices
+from tuner.devices.selection import GpuProbe, NotNow, Selection, meant_devices, select_devices
 from tuner.errors import DeviceError
 from tuner.shares.locks import SharedLocks
 from tuner.shares.rules import read_rules, rules_file
 from tuner.shares.rules_watch import RulesWatch
 from tuner.shares.seat import Seat
-
-T = TypeVar("T")
-_LOOK_EVERY_S = 0.5
-#: Checks for changes in the folder of claims, at 2 us each, per full read.
-_NEWS_A_LOOK = 10
 
 
 def open_seat(config: StudyConfig, environ: Mapping[str, str]) -> Seat | None:
@@ -128,43 +121,24 @@ def _is_foreign(probe: GpuProbe, device: Device) -> bool:
         return True
 
 
-def wait_for_devices(
-    seat: Seat,
-    find: Callable[[], T],
-    say: Callable[[str], None],
-    pause: Callable[[float], None] = time.sleep,
-) -> T:
-    """Finds devices, and waits while all of them are shares of other users.
+def select_or_wait(
+    request: DeviceRequest, probe: GpuProbe | None, limits: GpuLimits, locks: DeviceLocks | None
+) -> Selection:
+    """Chooses devices; none but those on standby where all are shares of other users.
 
-    Args:
-        seat: The place of this tuner.
-        find: Finds devices; raises `NotNow` while there are none.
-        say: Shows for whom the study waits.
-        pause: Sleeps for a number of seconds.
+    Raises:
+        DeviceError: As `select_devices`.
     """
-    said = ""
-    while True:
-        try:
-            return find()
-        except NotNow as error:
-            waits_for = seat.waits_for
-            text = (
-                f"No device is free for this study: {waits_for}. It starts when one is."
-                if waits_for
-                else f"{error} The study waits."
-            )
-            if text != said:
-                said = text
-                say(text)
-            for note in seat.notes:
-                say(note)
-            seat.notes.clear()
-        _await_news(seat, pause)
+    try:
+        return select_devices(request, gpus=probe, limits=limits, locks=locks)
+    except NotNow as error:
+        waiting = Selection(devices=(), left_out=error.left_out)
+        if isinstance(locks, SharedLocks) and waiting.standby:
+            return waiting
+        raise
 
 
-def _await_news(seat: Seat, pause: Callable[[float], None]) -> None:
-    """Waits until a claim changes, or for as long as a look may be late."""
-    for _ in range(_NEWS_A_LOOK):
-        pause(_LOOK_EVERY_S / _NEWS_A_LOOK)
-        if seat.has_news:
-            return
+def waits_text(seat: Seat) -> str:
+    """For people: why a study that starts has no device yet."""
+    waits_for = seat.waits_for or "all of them are in use"
+    return f"No device is free for this study: {waits_for}. It starts when one is."

@@ -10,8 +10,8 @@ from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device
 from tuner.errors import ConfigError
 from tuner.shares.check import check_rules
+from tuner.shares.facts import parts_of_device
 from tuner.shares.rules import DEFAULT_FILE, ShareRules, read_rules, rules_file
-from tuner.shares.sizes import parts_of_device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

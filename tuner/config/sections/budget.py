@@ -42,7 +42,10 @@ class BudgetConfig(Model):
     time_s: Duration | None = Field(
         default=None,
         alias="time",
-        description="Time during which at least one dispatcher works on the study.",
+        description=(
+            "Time during which at least one dispatcher works on the study. It begins with the "
+            "first trial of a start."
+        ),
         examples=["30m"],
     )
     device_hours: PositiveNumber | None = Field(

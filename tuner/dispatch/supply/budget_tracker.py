@@ -24,6 +24,7 @@ class BudgetTracker:
         usage: Has the energy use of this dispatcher's devices.
         live: The attempts that hold devices now.
         started_at: When this start began.
+        are_others_here: Whether other dispatchers work on the study.
         say: Shows a message to the user.
     """
 
@@ -36,6 +37,7 @@ class BudgetTracker:
         usage: Usage,
         live: Mapping[AttemptId, LiveAttempt],
         started_at: Instant,
+        are_others_here: Callable[[], bool],
         say: Callable[[str], None],
     ) -> None:
         self.budget = budget
@@ -45,13 +47,18 @@ class BudgetTracker:
         self._recorder = recorder
         self._usage = usage
         self._live = live
+        #: Start of the time that counts: the wait for the first device does not.
+        self._began_s: float | None = None
         self._started_at = started_at
+        self._are_others_here = are_others_here
         self._say = say
         self._closing = BudgetEnd(recorder.past.trials)
         self._is_closing_said = False
 
     def ended(self, live: LiveAttempt, now: Instant) -> None:
         """Adds an attempt that has ended and released its devices."""
+        if self._began_s is None:
+            self._began_s = live.leased_at_s
         use = TrialUse(time_s=now.monotonic_s - live.leased_at_s, device_s=live.held_s(now))
         self.device_s += use.device_s
         self._closing.ended(live.attempt.trial_id, live.outcome, use)
@@ -61,10 +68,18 @@ class BudgetTracker:
         held_s = 0.0 if self.budget.device_hours is None else sum(self._held_s(now))
         return Spent(
             trials=self._search.counts.n_begun,
-            time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
+            time_s=self._recorder.past.time_s + self._worked_s(now),
             device_s=self._recorder.fleet.device_s_elsewhere + self.device_s + held_s,
             energy_kwh=self._energy_kwh(),
         )
+
+    def _worked_s(self, now: Instant) -> float:
+        if self._began_s is None:
+            # While others work, the study's time passes.
+            begins = [self._started_at.monotonic_s] if self._are_others_here() else []
+            begins += (live.leased_at_s for live in self._live.values())
+            self._began_s = min(begins, default=None)
+        return 0.0 if self._began_s is None else now.monotonic_s - self._began_s
 
     def why_no_more(self, now: Instant, *, is_new_trial: bool) -> str | None:
         """Why no trial may start, as text; None if one may.

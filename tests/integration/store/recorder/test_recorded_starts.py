@@ -176,9 +176,15 @@ def test_past_adds_up_earlier_starts_and_leases(store: Store):
     first.commit()
     second = store.recorder(at=later(100))
     assert (second.past.time_s, second.past.device_s) == (10, 3)
-    second.end(later(105))
+    # It waits for a device for 20 s: that time is not spent.
+    lease(second, replace(store.attempt(), leased_at=later(120)))
+    second.end(later(125))
     second.commit()
-    assert store.recorder(at=later(200)).past.time_s == 15
+    third = store.recorder(at=later(200))
+    assert third.past.time_s == 15
+    third.end(later(300))
+    third.commit()
+    assert store.recorder(at=later(400)).past.time_s == 15
 
 
 def test_past_counts_a_dead_dispatcher_until_its_last_beat(store: Store):
@@ -203,8 +209,9 @@ def test_past_is_the_time_in_which_anybody_worked(store: Store):
     """0-10 and 5-30 side by side, 20-25 within, a pause, and 40-50 of one that works still."""
     times = [(0, 10), (5, 30), (20, 25), (40, 50)]
     study_id = store.study._study_id
+    trial_ids = [store.study.ask()._trial_id for _ in times]
     with store.database.engine.begin() as connection:
-        for begin, end in times:
+        for trial_id, (begin, end) in zip(trial_ids, times, strict=True):
             start = StartRecord(
                 study_id=study_id,
                 host=ELSEWHERE,
@@ -220,6 +227,18 @@ def test_past_is_the_time_in_which_anybody_worked(store: Store):
             change = {"beat_at": at} if begin == 40 else {"beat_at": at, "ended_at": at}
             row = sa.update(DispatcherRow).where(DispatcherRow.id == row_id)
             connection.execute(row.values(change))
+            attempt = {
+                "dispatcher_id": row_id,
+                "trial_id": trial_id,
+                "number": 1,
+                "state": AttemptState.FINISHED,
+                "detail": "",
+                "params": {},
+                "seed": 1,
+                "log_path": "",
+                "leased_at": later(begin).replace(tzinfo=None),
+            }
+            connection.execute(sa.insert(AttemptRow).values(attempt))
         assert past_use(connection, study_id).time_s == 40
 
 

@@ -174,11 +174,22 @@ def count_starts(connection: sa.Connection, study_id: int) -> int:
 
 
 def past_use(connection: sa.Connection, study_id: int) -> PastUse:
-    """Past use of a study's budget; a live or dead dispatcher counts up to its last heartbeat."""
-    starts = sa.select(
-        DispatcherRow.started_at, DispatcherRow.ended_at, DispatcherRow.beat_at
-    ).where(DispatcherRow.study_id == study_id)
-    spans = [(row.started_at, row.ended_at or row.beat_at) for row in connection.execute(starts)]
+    """Past use of a study's budget.
+
+    A dispatcher counts from its first attempt, since it may wait for devices before, and up to its
+    last heartbeat if it is alive or dead.
+    """
+    starts = (
+        sa.select(
+            sa.func.min(AttemptRow.leased_at).label("began_at"),
+            DispatcherRow.ended_at,
+            DispatcherRow.beat_at,
+        )
+        .join(AttemptRow, AttemptRow.dispatcher_id == DispatcherRow.id)
+        .where(DispatcherRow.study_id == study_id)
+        .group_by(DispatcherRow.id, DispatcherRow.ended_at, DispatcherRow.beat_at)
+    )
+    spans = [(row.began_at, row.ended_at or row.beat_at) for row in connection.execute(starts)]
     held_s = seconds_between(LeaseRow.leased_at, LeaseRow.released_at) * LeaseRow.share
     leases = (
         sa.select(sa.func.sum(held_s))

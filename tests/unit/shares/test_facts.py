@@ -1,4 +1,4 @@
-"""How large devices are, whatever claims say of it."""
+"""What is so of devices, whatever claims say."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
 from tuner.shares.claims import Claim
 from tuner.shares.decision import decide
+from tuner.shares.facts import parts_of_device, sizes_of
 from tuner.shares.seat import ask_of
-from tuner.shares.sizes import parts_of_device, sizes_of
 
 LIAR, HONEST = 1, 2
 SLICE = WHOLE // 7

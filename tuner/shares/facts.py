@@ -1,13 +1,18 @@
-"""Sizes of devices relative to a GPU, as counted in guarantees and loans."""
+"""Facts on devices that claims cannot change: their sizes, and which process holds each lock."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId, DeviceKind
+from tuner.devices.locks import lock_holders
+from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim
 
 #: Compute slices of all GPUs with MIG, except those with four.
@@ -57,3 +62,51 @@ def sizes_of(
                         continue
             found[device_id] = known.get(device_id, max(parts, found.get(device_id, 0)))
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lie:
+    """A device that a claim names as its tuner's, and another process keeps locked."""
+
+    claim: Claim
+    device_id: DeviceId
+    pid: int
+
+
+def all_held(claims: Iterable[Claim]) -> frozenset[DeviceId]:
+    """Devices that claims name as their tuners'."""
+    return frozenset(device_id for claim in claims for device_id in claim.holds)
+
+
+def disputed(claims: Iterable[Claim]) -> frozenset[DeviceId]:
+    """Devices that several tuners say they have."""
+    n_holders = Counter(device_id for claim in claims for device_id in claim.holds)
+    return frozenset(device_id for device_id, n in n_holders.items() if n > 1)
+
+
+def with_locks(
+    claims: Sequence[Claim], folder: Path, device_ids: Collection[DeviceId]
+) -> tuple[tuple[Claim, ...], list[Lie]]:
+    """Claims without the devices that another process keeps locked, as far as the kernel tells.
+
+    Args:
+        claims: Of all tuners.
+        folder: That of claims and locks.
+        device_ids: The devices to look at.
+    """
+    holders = lock_holders(folder, device_ids) if device_ids else {}
+    if not holders:
+        return tuple(claims), []
+    lies = [
+        Lie(claim=claim, device_id=device_id, pid=holders[device_id])
+        for claim in claims
+        if claim.pid_namespace == pid_namespace()
+        for device_id in claim.holds
+        if holders.get(device_id, claim.pid) != claim.pid
+    ]
+    false = {(lie.claim.name, lie.device_id) for lie in lies}
+    believed = (
+        replace(claim, holds={k: v for k, v in claim.holds.items() if (claim.name, k) not in false})
+        for claim in claims
+    )
+    return tuple(believed), lies
