@@ -11,7 +11,6 @@ from tuner.app.views import shell
 from tuner.app.views.shell import Shown
 from tuner.queries.results.best import render
 from tuner.queries.results.formats import Format
-from tuner.terminal.wording import values_text
 
 _FORMS = {
     "YAML": (Format.YAML, "yaml"),
@@ -43,7 +42,7 @@ def _best(shown: Shown, n: int) -> None:
         return
     _confirmed(shown)
     best = found[0]
-    st.markdown(f"Trial **{best.trial_number}**: {values_text(best.values)}")
+    st.markdown(f"Trial **{best.trial_number}**: {shell.values_as_text(best.values)}")
     for tab, (title, (form, language)) in zip(st.tabs(list(_FORMS)), _FORMS.items(), strict=True):
         with tab:
             text = render(found, form)

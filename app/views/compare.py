@@ -66,7 +66,9 @@ def _trials(shown: Shown) -> None:
     wanted = numbers_in(st.query_params.get(_TRIALS, ""))
     missing = [each for each in wanted if each not in set(table["trial"])]
     if missing:
-        st.warning(f"Study {shown.study.name} has no trial {', '.join(map(str, missing))}.")
+        st.warning(
+            f"Study {shell.escaped(shown.study.name)} has no trial {', '.join(map(str, missing))}."
+        )
     rows = _ticked(table, [str(each) for each in wanted], "trial", f"{_TRIALS} {shown.study.id}")
     numbers = [int(str(table["trial"][row])) for row in rows[:MAX_COMPARED]]
     _keep(_TRIALS, ",".join(map(str, numbers)), instead_of=_STUDIES)
@@ -122,7 +124,7 @@ def _side_by_side(shown: Shown, numbers: Sequence[int]) -> None:
     height: int | Literal["content"] = "content" if len(table[""]) <= _MAX_ROWS else _MANY_ROWS_PX
     st.dataframe(table, hide_index=True, placeholder="", height=height, key="side by side")
     for name, lines in curves_by_name(trials).items():
-        st.subheader(name)
+        st.subheader(shell.escaped(name))
         titles = Titles(x="Step (as reported)", y=name)
         revision = f"{shown.revision} {numbers} {name}"
         show_figure(lines_figure(lines, titles, revision=revision), key=f"compared {name}")
@@ -188,7 +190,9 @@ def _best_of_each(
     able = [each for each in studies if first in look.objectives(each)]
     refused = [each.name for each in studies if each not in able]
     if refused:
-        st.caption(f"Not drawn, without the objective {first}: {', '.join(refused)}.")
+        names_of_refused = shell.escaped(", ".join(refused))
+        what = f"{shell.escaped(first.name)} ({first.direction.name.lower()})"
+        st.caption(f"Not drawn, without the objective {what}: {names_of_refused}.")
     # One unit of time for all: that of the longest.
     longest = max((scale_of(look.trials(each), axis, None) for each in able), key=_unit_s)
     lines = {each.name: _best(shown, each, axis, first, longest.unit_s) for each in able}

@@ -133,7 +133,9 @@ def _progress(shown: Shown, wish: Wish) -> None:
         return
     with st.container(horizontal=True):
         name = shown.objectives[wish.place].name
-        st.metric(f"best {name}", "none yet" if drawn.best is None else f"{drawn.best:.6g}")
+        st.metric(
+            f"best {shell.escaped(name)}", "none yet" if drawn.best is None else f"{drawn.best:.6g}"
+        )
         st.metric("trials finished", int(trials.is_finished.sum()))
         n_paused = int(trials.is_paused.sum())
         st.metric("trials running or waiting", int((~trials.is_finished).sum()) - n_paused)
@@ -217,8 +219,8 @@ def _refusal(shown: Shown, wish: Wish) -> str:
         return ""
     theirs = ", ".join(each.name for each in shown.look.objectives(wish.beside))
     return (
-        f"Study {wish.beside.name} is not drawn: it has no objective "
-        f"{shown.objectives[wish.place].name}, only {theirs}."
+        f"Study {shell.escaped(wish.beside.name)} is not drawn: it has no objective "
+        f"{shell.escaped(shown.objectives[wish.place].name)}, only {shell.escaped(theirs)}."
     )
 
 
@@ -349,7 +351,7 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
 
 def reference_text(volume: Hypervolume, objectives: Sequence[Objective]) -> str:
     """The reference of hypervolume shares."""
-    names = [each.name for each in objectives]
+    names = [shell.escaped(each.name) for each in objectives]
     worst = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.reference, strict=True))
     best = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.ideal, strict=True))
     return (

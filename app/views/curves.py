@@ -200,7 +200,7 @@ def _last_step(curves: Curves) -> int:
 def _why(shown: Shown, number: int) -> None:
     found = shown.look.trial(shown.study, number, shell.now())
     if found is None:
-        st.warning(f"There is no trial {number} in study {shown.study.name}.")
+        st.warning(f"There is no trial {number} in study {shell.escaped(shown.study.name)}.")
         return
     st.subheader(f"Trial {number}")
     st.code(found.why, language=None, wrap_lines=True)

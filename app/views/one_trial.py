@@ -25,7 +25,7 @@ from tuner.queries.trials.listing import ABANDONED
 from tuner.queries.usage import AttemptUse
 from tuner.search_spaces import ParamValue
 from tuner.terminal.tables import seconds
-from tuner.terminal.wording import duration, values_text
+from tuner.terminal.wording import duration
 
 
 def show(shown: Shown, number: int) -> None:
@@ -37,7 +37,7 @@ def show(shown: Shown, number: int) -> None:
     """
     found = shown.look.trial(shown.study, number, shell.now())
     if found is None:
-        st.warning(f"There is no trial {number} in study {shown.study.name}.")
+        st.warning(f"There is no trial {number} in study {shell.escaped(shown.study.name)}.")
         return
     _what_became_of_it(found)
     note_of(shown, number)
@@ -61,7 +61,7 @@ def _what_became_of_it(found: OneTrial) -> None:
     word = shown_word(trial.word)
     sentence = f"**{word[0].upper()}{word[1:]}**"
     if trial.result:
-        sentence += f" with {shell.escaped(values_text(trial.result))}"
+        sentence += f" with {shell.values_as_text(trial.result)}"
     if len(trial.attempts) > 1:
         sentence += f", after {len(trial.attempts)} attempts"
     if found.reason:
@@ -69,9 +69,10 @@ def _what_became_of_it(found: OneTrial) -> None:
     st.markdown(sentence if sentence.endswith((".", "!", "?")) else f"{sentence}.")
     with st.container(horizontal=True):
         if trial.result:
-            st.metric("result", values_text(trial.result))
+            st.metric("result", shell.values_as_text(trial.result))
         if trial.last_step is not None:
-            st.metric(f"last report, step {trial.last_step}", values_text(trial.last_values))
+            last = shell.values_as_text(trial.last_values)
+            st.metric(f"last report, step {trial.last_step}", last)
         if trial.duration_s is not None:
             st.metric("duration", seconds(trial.duration_s))
     if trial.is_infeasible:
@@ -82,7 +83,8 @@ def _curves(shown: Shown, found: OneTrial) -> None:
     number = found.trial.number
     for name, curve in found.curves.items():
         if not any(map(math.isfinite, curve.values())):
-            st.caption(f"All {len(curve)} reported values of {name} are infinite or NaN.")
+            said = shell.escaped(name)
+            st.caption(f"All {len(curve)} reported values of {said} are infinite or NaN.")
             continue
         figure = curve_figure(name, curve, revision=f"{shown.revision} {number} {name}")
         show_figure(figure, key=f"curve {number} {name}")

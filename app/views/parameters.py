@@ -68,7 +68,7 @@ def _figures(shown: Shown, kind: Kind, place: int, *, with_pruned: bool) -> None
     names = [name for name in found if name in shared_names(study)] or shared_names(study)
     dropped = dropped_params(study, list(shown.look.distributions(shown.study)))
     if dropped:
-        reasons = "; ".join(f"{name} ({reason})" for name, reason in dropped.items())
+        reasons = "; ".join(f"{shell.escaped(name)} ({reason})" for name, reason in dropped.items())
         st.caption(f"Not shown: {reasons}.")
     if not names:
         st.info("No parameter that all these trials have was given different values.")

@@ -24,6 +24,7 @@ from tuner.errors import StoreError, TunerError
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
+from tuner.terminal.wording import values_text
 
 STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
 #: Keys of pages that others link to.
@@ -82,6 +83,11 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]()#+\-.!|<>~$:&^=])", r"\\\1", text)
 
 
+def values_as_text(values: Mapping[str, float]) -> str:
+    """`loss 0.12, latency_ms 3.4` as Markdown that shows just these characters."""
+    return values_text({escaped(name): value for name, value in values.items()})
+
+
 def tab_title(page: str) -> str:
     """The title of a browser's tab: the study's name first, because tabs are narrow."""
     study = st.session_state.get(STUDY_KEY)
@@ -134,7 +140,9 @@ def page_of_a_study(page: Callable[[Shown], None], *, is_named: bool = False) ->
     def whole() -> None:
         studies = look().studies()
         if missing := st.session_state.get(_MISSING_KEY):
-            st.warning(f"This database has no study {missing!r}. Choose a study at the left.")
+            st.warning(
+                f"This database has no study {escaped(repr(missing))}. Choose a study at the left."
+            )
             return
         study = studies.get(st.session_state.get(STUDY_KEY) or "")
         if study is None:
@@ -322,4 +330,5 @@ def warn_of_bad_trial(shown: Shown) -> None:
     """Warns if the address contains an impossible trial number."""
     if bad := st.session_state.get(_BAD_TRIAL_KEY):
         text = bad if len(bad) <= _MAX_SHOWN else f"{bad[:_MAX_SHOWN]}..."
-        st.warning(f"There is no trial {text!r} in study {shown.study.name}.")
+        name = escaped(shown.study.name)
+        st.warning(f"There is no trial {escaped(repr(text))} in study {name}.")

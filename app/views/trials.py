@@ -106,7 +106,12 @@ def _choose_tags(shown: Shown) -> list[str]:
     if not known:
         return []
     tags: list[str] = st.pills(
-        "Tags", known, selection_mode="multi", key="tags", bind="query-params"
+        "Tags",
+        known,
+        selection_mode="multi",
+        format_func=shell.escaped,
+        key="tags",
+        bind="query-params",
     )
     return tags
 

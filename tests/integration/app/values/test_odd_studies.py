@@ -206,6 +206,15 @@ def test_names_are_shown_character_by_character(url: str) -> None:
         assert title.startswith(shown), page
 
 
+def test_names_of_objectives_are_no_markdown(url: str) -> None:
+    trials = [create_trial(value=0.5, params={"x": 0.5}, distributions=_X)] * 2
+    seeded.add_study(url, "odd", trials, objectives=("loss $x$ _y_",))
+    plain = r"loss \$x\$ \_y\_"
+    assert opened("convergence").metric[0].label == f"best {plain}"
+    assert opened("trials", trial="0").metric[0].value == f"{plain} 0.5"
+    assert opened("best").main.markdown[0].value == f"Trial **0**: {plain} 0.5"
+
+
 def test_the_direction_of_another_study_is_named_where_it_is_the_opposite(url: str) -> None:
     for name, direction in (("up", "maximize"), ("down", "minimize")):
         trials = [create_trial(value=value) for value in (1.0, 3.0, 2.0)]
