@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.engines.conftest import steps_of, write_forecast_study
-from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.e2e.study_folder import StudyFolder
+from tests.e2e.study_folder import wait_until as wait_until_soon
 from tests.engines.slurm_cluster import SlurmCluster
 from tuner.errors import EXIT_BAD_INPUT
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(400)]
 
+# Dispatchers start several times, on as many processors as the other tests leave.
+wait_until = partial(wait_until_soon, timeout_s=150)
 ENGINE = {"name": "slurm", "nodes": 2, "devices": 4, "time": "10m", "idle": "3s"}
 
 
@@ -71,7 +75,6 @@ def test_preempted_trials_continue_without_a_step_done_twice(
     assert slurm_folder.tuner("status", "study.yaml").code == 0
 
 
-@pytest.mark.timeout(300)
 def test_trials_of_an_allocation_at_its_time_limit_continue_in_the_next(
     slurm_folder: StudyFolder, slurm_server: SlurmCluster, steps_log: Path
 ) -> None:
@@ -80,7 +83,7 @@ def test_trials_of_an_allocation_at_its_time_limit_continue_in_the_next(
     wait_until(lambda: steps_of(steps_log).count((1, 3)) == 1, "both trials wait at step 3")
     # Ten minutes would last as long. Slurm looks at limits twice a minute.
     slurm_server.limit(name, left_s=45)
-    wait_until(lambda: slurm_server.restarts(name) == 1, "its time is over", 150)
+    wait_until(lambda: slurm_server.restarts(name) == 1, "its time is over")
     slurm_server.limit(name, left_s=600)
     assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(2) for step in range(4)]
     steps_log.with_name("go").touch()
