@@ -38,7 +38,7 @@ from tuner.store.optuna_tables.statements import (
 from tuner.store.records.commands import paused_by
 from tuner.terminal import wording
 from tuner.terminal.idle import idle_texts
-from tuner.terminal.tables import instant
+from tuner.terminal.tables import when, zone
 
 #: Causes that keep a device from a waiting trial. A pause is reported separately.
 _HOLD_UP = frozenset(
@@ -212,7 +212,7 @@ def _facts(
     if saved:
         new = saved[0]
         number = "1 checkpoint" if len(saved) == 1 else f"{len(saved)} checkpoints, the newest"
-        yield f"  {number}: step {new.step}, {_size(new.size_bytes)}, {instant(new.saved_at)}"
+        yield f"  {number}: step {new.step}, {_size(new.size_bytes)}, {_at(new.saved_at)}"
         yield f"    {new.path} on {new.host}"
 
 
@@ -302,12 +302,17 @@ def _attempt(attempt: StoredAttempt, *, is_final: bool, is_abandoned: bool) -> I
     where = f"{', '.join(attempt.devices) or 'no device'} of {attempt.host}"
     end = _end(attempt, is_final=is_final, is_abandoned=is_abandoned)
     yield f"  attempt {attempt.number}: {end}"
-    since = f", from {instant(attempt.leased_at)}" if attempt.leased_at else ""
+    since = f", from {_at(attempt.leased_at)}" if attempt.leased_at else ""
     yield f"    on {where}{since}"
     if attempt.detail:
         yield wording.indent(attempt.detail)
     if attempt.outcome is not None and attempt.outcome.is_failure:
         yield f"    whole log: {attempt.log_path}"
+
+
+def _at(at: datetime) -> str:
+    """To the minute, in this machine's time zone: `2026-03-01 13:00 CET`."""
+    return f"{when(at)} {zone()}"
 
 
 def _end(attempt: StoredAttempt, *, is_final: bool, is_abandoned: bool) -> str:

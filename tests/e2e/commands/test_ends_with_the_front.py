@@ -43,6 +43,12 @@ def test_times_are_those_of_the_user(study_folder: StudyFolder) -> None:
     (stored,) = study_folder.rows("select started_at from tuner_dispatchers")
     there = study_folder.tuner("studies", "study.yaml", env={"TZ": "Asia/Kolkata"})
     assert "started (IST)" in there.out
-    hour, minute = int(stored[0][11:13]), int(stored[0][14:16])
-    at = hour * 60 + minute + 330
-    assert f"{at // 60 % 24:02d}:{at % 60:02d}" in there.out
+    assert _in_kolkata(stored[0]) in there.out
+    (leased,) = study_folder.rows("select leased_at from tuner_attempts")
+    why = study_folder.tuner("why", "study.yaml", "0", env={"TZ": "Asia/Kolkata"})
+    assert f"{_in_kolkata(leased[0])} IST" in why.out
+
+
+def _in_kolkata(stored: str) -> str:
+    at = int(stored[11:13]) * 60 + int(stored[14:16]) + 330
+    return f"{at // 60 % 24:02d}:{at % 60:02d}"
