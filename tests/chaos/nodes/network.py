@@ -101,7 +101,8 @@ class Network:
     _switch: Space = field(init=False)
 
     def __post_init__(self) -> None:
-        self._switch = Space(["net"])
+        # With PIDs of its own nothing of it outlives its first process.
+        self._switch = Space(["net", "pid"])
         self._switch.ip("link", "add", "name", _BRIDGE, "type", "bridge")
         self._switch.ip("link", "set", _BRIDGE, "up")
 
