@@ -80,7 +80,8 @@ _REASONS = (
         "Make it (CREATE DATABASE), or correct its name in storage",
     ),
     (
-        r"uq_tuner_leases_held|tuner_leases\.held_device_id",
+        r"(duplicate key|Duplicate entry|UNIQUE constraint).*"
+        r"(uq_tuner_leases_held|tuner_leases\.held_device_id)",
         "A device of this machine is still leased to another dispatcher, which runs in another "
         "container or did not record its end",
         "Wait a minute and start the same command again: a dispatcher without a heartbeat for 60 s "
