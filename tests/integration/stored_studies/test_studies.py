@@ -169,7 +169,8 @@ def test_text_of_status(url: str) -> None:
     add_first_study(url)
     text = status_text(status_of(url, "first"), LATER)
     assert text.startswith("study first: running (")
-    assert "\nspent: 7 of 8 trials begun, 1 min 30 s, " in text
+    # From the first attempt, a minute after the start, to the dispatcher's last sign.
+    assert "\nspent: 7 of 8 trials begun, 30 s, " in text
     assert "\nbest: accuracy 0.9 (trial 1)\n  lr: 0.01\n" in text
     assert f"\n4      1        {HERE} GPU 1  39 s  10    accuracy 0.4\n" in text
 
