@@ -74,7 +74,7 @@ def convergence_figure(
         type="log" if log_y else "linear",
     )
     name_ticks(figure)
-    if scale.is_counted and not log_x and np.nanmax(scale.values) < _FEW_TRIALS:
+    if scale.is_counted and not log_x and np.nanmax(scale.values, initial=0.0) < _FEW_TRIALS:
         figure.update_xaxes(dtick=1)  # There is no trial 0.5.
     if part is not None:
         ends = (part.low, part.high)
