@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
-from optuna_integration import TorchDistributedTrial  # type: ignore[import-untyped]
+from optuna_integration import TorchDistributedTrial
 from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import Store
 
