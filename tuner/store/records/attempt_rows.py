@@ -7,6 +7,7 @@ yet is inserted in its latest state.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 
 from tuner.domain.attempt import Attempt, AttemptId, AttemptState
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.schema.models import AttemptRow, EventRow, LeaseRow, MetricRow, table_of
 from tuner.store.schema.statements import as_stored, execute_rows, insert_row
 
@@ -60,6 +62,51 @@ _RELEASE = (
 )
 
 Row = dict[str, Any]
+
+#: Row ids of attempts that stay in memory: more than run at once on one machine.
+_MOST_IDS = 1000
+
+
+class RowIds:
+    """Row ids of a study's attempts. Those used last stay in memory; others are read.
+
+    Args:
+        study_id: The study's id.
+        most: Number of row ids in memory.
+    """
+
+    def __init__(self, study_id: int, *, most: int = _MOST_IDS) -> None:
+        self._study_id = study_id
+        self._most = most
+        self._newest: OrderedDict[AttemptId, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def add(self, attempt_id: AttemptId, row_id: int) -> None:
+        """Records the row of an attempt."""
+        self._newest[attempt_id] = row_id
+        self._newest.move_to_end(attempt_id)
+        if len(self._newest) > self._most:
+            self._newest.popitem(last=False)
+
+    def of(self, connection: sa.Connection, attempt_id: AttemptId) -> int:
+        """The id of an attempt's row, which is in the database or in this transaction."""
+        row_id = self._newest.get(attempt_id)
+        if row_id is None:
+            row_id = self._read(connection, attempt_id)
+        self.add(attempt_id, row_id)
+        return row_id
+
+    def _read(self, connection: sa.Connection, attempt_id: AttemptId) -> int:
+        trial_number, _, number = attempt_id.partition(".")
+        trial = sa.select(TRIALS.c.trial_id).where(
+            TRIALS.c.study_id == self._study_id, TRIALS.c.number == int(trial_number)
+        )
+        query = sa.select(_ATTEMPTS.c.id).where(
+            _ATTEMPTS.c.trial_id.in_(trial), _ATTEMPTS.c.number == int(number)
+        )
+        return int(connection.execute(query).scalars().one())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +182,7 @@ class AttemptRows:
     def add_metric(self, attempt_id: AttemptId, step: int, name: str, value: float | None) -> None:
         self.metrics.append((attempt_id, {"step": step, "name": name, "value": value}))
 
-    def write(self, connection: sa.Connection, ids: dict[AttemptId, int]) -> None:
+    def write(self, connection: sa.Connection, ids: RowIds) -> None:
         """Writes everything in the caller's transaction.
 
         Args:
@@ -149,22 +196,23 @@ class AttemptRows:
         self._write_moves(connection, ids)
         leases: list[Row] = []
         for new in self.new:
-            ids[new.attempt_id] = row_id = insert_row(connection, _INSERT_ATTEMPT, new.row)
+            row_id = insert_row(connection, _INSERT_ATTEMPT, new.row)
+            ids.add(new.attempt_id, row_id)
             leases += [{"attempt_id": row_id, **lease} for lease in new.leases]
         execute_rows(connection, _INSERT_LEASE, leases)
-        execute_rows(connection, _INSERT_EVENT, _of_attempts(self.events, ids))
-        execute_rows(connection, _INSERT_METRIC, _of_attempts(self.metrics, ids))
+        execute_rows(connection, _INSERT_EVENT, _of_attempts(connection, self.events, ids))
+        execute_rows(connection, _INSERT_METRIC, _of_attempts(connection, self.metrics, ids))
 
-    def _write_moves(self, connection: sa.Connection, ids: Mapping[AttemptId, int]) -> None:
+    def _write_moves(self, connection: sa.Connection, ids: RowIds) -> None:
         for is_end, statement in _MOVE.items():
             moves = [move for move in self.moves.values() if move.is_end is is_end]
             for some in _countable(connection, moves):
-                rows = [_move_row(move, ids) for move in some]
+                rows = [_move_row(move, ids.of(connection, move.attempt.id)) for move in some]
                 moved = execute_rows(connection, statement, rows)
                 if moved is not None and moved.rowcount != len(rows):
                     raise _taken_over([move.attempt for move in some])
         releases = [
-            {"b_id": ids[move.attempt.id], "b_released_at": move.released_at}
+            {"b_id": ids.of(connection, move.attempt.id), "b_released_at": move.released_at}
             for move in self.moves.values()
             if move.released_at is not None
         ]
@@ -172,10 +220,10 @@ class AttemptRows:
 
 
 def _of_attempts(
-    rows: Sequence[tuple[AttemptId | None, Row]], ids: Mapping[AttemptId, int]
+    connection: sa.Connection, rows: Sequence[tuple[AttemptId | None, Row]], ids: RowIds
 ) -> list[Row]:
     return [
-        {**row, "attempt_id": None if attempt_id is None else ids[attempt_id]}
+        {**row, "attempt_id": None if attempt_id is None else ids.of(connection, attempt_id)}
         for attempt_id, row in rows
     ]
 
@@ -189,9 +237,9 @@ def _countable(connection: sa.Connection, moves: Sequence[_Move]) -> list[Sequen
     return [[move] for move in moves]
 
 
-def _move_row(move: _Move, ids: Mapping[AttemptId, int]) -> Row:
+def _move_row(move: _Move, row_id: int) -> Row:
     new = {f"n_{name}": value for name, value in move.row.items()}
-    return {**new, "b_id": ids[move.attempt.id], "b_state": move.before}
+    return {**new, "b_id": row_id, "b_state": move.before}
 
 
 def _taken_over(attempts: Sequence[Attempt]) -> StoreError:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tuner.domain.attempt import AttemptId
 from tuner.store.optuna_tables.writes import PendingRows
 from tuner.store.records.allocations import end_allocation_of
-from tuner.store.records.attempt_rows import AttemptRows
+from tuner.store.records.attempt_rows import AttemptRows, RowIds
 from tuner.store.records.checkpoint_rows import CheckpointRows
 from tuner.store.records.usage.rows import UsageRows
 from tuner.store.schema.models import DispatcherRow, table_of
@@ -40,7 +39,7 @@ class Batch:
         connection: sa.Connection,
         study_id: int,
         dispatcher_id: int,
-        rows: dict[AttemptId, int],
+        rows: RowIds,
     ) -> None:
         """Writes everything in it.
 

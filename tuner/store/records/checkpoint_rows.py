@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 from tuner.checkpoints.scan import SavedState
 from tuner.domain.attempt import AttemptId
 from tuner.store.optuna_tables.statements import TRIALS
+from tuner.store.records.attempt_rows import RowIds
 from tuner.store.schema.models import AttemptRow, CheckpointRow, DispatcherRow, HostRow, table_of
 from tuner.store.schema.statements import as_stored
 
@@ -46,7 +46,7 @@ class CheckpointRows:
     def __bool__(self) -> bool:
         return bool(self.added or self.gone or self.renamed or self.removed)
 
-    def write(self, connection: sa.Connection, study_id: int, ids: Mapping[AttemptId, int]) -> None:
+    def write(self, connection: sa.Connection, study_id: int, ids: RowIds) -> None:
         """Writes everything in the caller's transaction.
 
         Args:
@@ -63,7 +63,7 @@ class CheckpointRows:
         for trial_number, folder in self.removed:
             _forget_below(connection, study_id, trial_number, folder)
 
-    def _write_changes(self, connection: sa.Connection, ids: Mapping[AttemptId, int]) -> None:
+    def _write_changes(self, connection: sa.Connection, ids: RowIds) -> None:
         trial_ids = {trial_id for trial_id, *_ in (*self.added, *self.gone)}
         query = sa.select(_CHECKPOINTS).where(_CHECKPOINTS.c.trial_id.in_(trial_ids))
         known = {(row.trial_id, row.path): row for row in connection.execute(query)}
@@ -78,7 +78,7 @@ class CheckpointRows:
                 outdated.add(row.id)
             rows[trial_id, state.path] = {
                 "trial_id": trial_id,
-                "attempt_id": ids[attempt_id],
+                "attempt_id": ids.of(connection, attempt_id),
                 "step": max(-_MAX_STEP, min(state.step, _MAX_STEP)),
                 "path": state.path,
                 "size_bytes": state.size_bytes,

@@ -28,7 +28,7 @@ from tuner.domain.messages import Json
 from tuner.host.clock import Clock
 from tuner.store.connection.database import Database, store_errors
 from tuner.store.optuna_tables.storage import MOST_WAITING
-from tuner.store.records.attempt_rows import AttemptRows, Row
+from tuner.store.records.attempt_rows import AttemptRows, Row, RowIds
 from tuner.store.records.batch import Batch
 from tuner.store.records.broken_program import try_failed_again
 from tuner.store.records.checkpoint_rows import CheckpointRows
@@ -89,7 +89,7 @@ class Recorder:
         budget = budget or Budget()
         at = clock.now().utc
         self._database = database
-        self._rows: dict[AttemptId, int] = {}
+        self._rows = RowIds(start.study_id)
         self._states: dict[AttemptId, AttemptState] = {}
         self._pending = AttemptRows()
         self._checkpoints = CheckpointRows()

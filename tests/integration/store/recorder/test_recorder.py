@@ -23,6 +23,7 @@ from tuner.devices.allocation.width import parts_of
 from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.domain.attempt import AttemptState, Cause, Outcome, advance
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.store.records.attempt_rows import RowIds
 from tuner.store.records.queries import origin_of
 from tuner.store.schema.models import (
     AttemptRow,
@@ -218,3 +219,25 @@ def test_origin_names_the_attempt_that_completed_a_trial(store: Store):
     assert origin is not None
     assert (origin.seed, origin.attempt_number, origin.git_commit) == (11, 1, "abc")
     assert origin_of(store.database, attempt.trial_id + 1) is None
+
+
+def test_rows_of_old_attempts_are_read_instead_of_kept(store: Store, monkeypatch):
+    recorder = store.recorder()
+    monkeypatch.setattr(recorder, "_rows", RowIds(store.study._study_id, most=3))
+    running = store.attempt()
+    lease(recorder, running)
+    recorder.commit()
+
+    for _ in range(5):
+        attempt = store.attempt()
+        lease(recorder, attempt, GPUS[1])
+        finish(recorder, attempt, Outcome.COMPLETED)
+    recorder.metrics(running.id, 1, {"speed": 2.0})
+    finish(recorder, running, Outcome.PRUNED)
+
+    assert len(recorder._rows) == 3
+    rows = {row["id"]: row for row in store.rows(AttemptRow)}
+    [metric] = store.rows(MetricRow)
+    assert rows[metric["attempt_id"]]["trial_id"] == running.trial_id
+    assert rows[metric["attempt_id"]]["outcome"] is Outcome.PRUNED
+    assert [row["released_at"] is not None for row in store.rows(LeaseRow)] == [True] * 6

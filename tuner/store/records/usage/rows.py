@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tuner.devices.idle_causes import IdleSpan
 from tuner.devices.usage.tally import FIGURES, Tally
 from tuner.domain.attempt import AttemptId
+from tuner.store.records.attempt_rows import RowIds
 from tuner.store.schema.models import AttemptUsageRow, IdleRow, UsageRow, table_of
 from tuner.store.schema.statements import as_stored, execute_rows
 
@@ -77,9 +78,7 @@ class UsageRows:
         rows = self.idle if span.is_known and key not in self.new_idle else self.new_idle
         rows[key] = {"began_at": began_at, "ended_at": ended_at, "cause": span.cause}
 
-    def write(
-        self, connection: sa.Connection, dispatcher_id: int, ids: Mapping[AttemptId, int]
-    ) -> None:
+    def write(self, connection: sa.Connection, dispatcher_id: int, ids: RowIds) -> None:
         """Writes everything in the caller's transaction.
 
         Args:
@@ -95,7 +94,7 @@ class UsageRows:
             connection,
             _INSERT_ATTEMPT,
             [
-                {"attempt_id": ids[attempt_id], "device_id": device_id, **row}
+                {"attempt_id": ids.of(connection, attempt_id), "device_id": device_id, **row}
                 for (attempt_id, device_id), row in self.new_totals.items()
             ],
         )
@@ -104,7 +103,7 @@ class UsageRows:
             _UPDATE_ATTEMPT,
             [
                 {
-                    "b_attempt_id": ids[attempt_id],
+                    "b_attempt_id": ids.of(connection, attempt_id),
                     "b_device_id": device_id,
                     **{f"n_{name}": value for name, value in row.items()},
                 }
