@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.error_exit import Edge
-from tuner.config import load_study_file
-from tuner.config.storage_url import resolve_storage
-from tuner.errors import ConfigError
+from tuner.cli.options import STUDY_FILE, Source
 
 if TYPE_CHECKING:
     from tuner.store.schema.status import DatabaseStatus
@@ -23,17 +21,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        help="A study file or a database URL. '${VARIABLE}' and '${file:PATH}' are replaced, so "
-        "that no password is on the command line."
-    ),
-]
-
 
 @app.command()
-def status(source: Source = "study.yaml") -> None:
+def status(source: Source = STUDY_FILE) -> None:
     """Shows the type of a database, the revision of its tables, and the number of rows."""
     with Edge(False):
         from tuner.store.schema.status import database_status
@@ -42,7 +32,7 @@ def status(source: Source = "study.yaml") -> None:
 
 
 @app.command()
-def upgrade(source: Source = "study.yaml") -> None:
+def upgrade(source: Source = STUDY_FILE) -> None:
     """Upgrades the tables of the tuner. No study of the database may be running.
 
     An SQLite file is copied first. MySQL cannot roll back a failed upgrade: make a backup
@@ -93,7 +83,7 @@ def serve(
 
 @app.command()
 def backup(
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The file; else its name has the date."),
@@ -113,7 +103,7 @@ def backup(
 @app.command()
 def restore(
     dump: Annotated[Path, typer.Argument(help="A file of `tuner db backup`, from PostgreSQL.")],
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
 ) -> None:
     """Restores a dump into an empty PostgreSQL database. On an error nothing is changed."""
     with Edge(False):
@@ -128,12 +118,9 @@ def _say(line: str) -> None:
 
 
 def _storage_of(source: str) -> str:
-    if "://" not in source:
-        return load_study_file(Path(source), environ=os.environ).storage
-    try:
-        return resolve_storage(source, folder=Path.cwd(), environ=os.environ)
-    except ValueError as error:
-        raise ConfigError(str(error), key="The database URL") from error
+    from tuner.queries.locate import find_place
+
+    return find_place(source, None, os.environ).url
 
 
 def _status_text(status: DatabaseStatus) -> str:

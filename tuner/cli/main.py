@@ -11,7 +11,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,7 +35,7 @@ from tuner.cli import (
     studies,
 )
 from tuner.cli.error_exit import Edge
-from tuner.cli.options import A_STUDY
+from tuner.cli.options import A_STUDY, STUDY_FILE, Source
 from tuner.compose.rank_check import refuse_several_ranks
 from tuner.compose.start import run_study
 from tuner.config import StudyConfig, load_study_file
@@ -48,8 +48,9 @@ from tuner.terminal.output import lasting_output
 if TYPE_CHECKING:
     from tuner.compose.allocations.lent import Lent
     from tuner.compose.winner_run import WinnerRun
+    from tuner.config.proposals.typed_command import TypedCommand
 
-DEFAULT_FILE = Path("study.yaml")
+DEFAULT_FILE = Path(STUDY_FILE)
 _WIDTH_OF_A_FILE = 240
 
 app = typer.Typer(
@@ -112,6 +113,17 @@ class _WithArguments(TyperCommand):
                 ctx=ctx,
             )
         ctx.params["words"] = theirs
+        return rest
+
+
+class _WithCommand(TyperCommand):
+    """A command that reads the command line of a user's program after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Leaves the words after `--` unchanged."""
+        ours, theirs = _split(args)
+        rest = super().parse_args(ctx, ours)
+        ctx.params["words"] = [*(ctx.params["words"] or ()), *theirs]
         return rest
 
 
@@ -250,9 +262,17 @@ def validate(
         print(run_report.validate(config, os.environ))
 
 
-@app.command()
+@app.command(cls=_WithCommand)
 def init(
     file: StudyFile = DEFAULT_FILE,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND]",
+            help="Propose the study from the command that trains, such as "
+            "python train.py --data DIR.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     source: Annotated[
         Path | None,
@@ -269,7 +289,17 @@ def init(
     with Edge(False):
         from tuner.compose import run_report
 
-        print(run_report.init(file, force=force, source=source))
+        typed = _typed_command(words or (), source)
+        print(run_report.init(file, force=force, source=source, typed=typed))
+
+
+def _typed_command(words: Sequence[str], source: Path | None) -> TypedCommand | None:
+    from tuner.config.proposals.typed_command import read_command
+
+    if words and source is not None:
+        problem = f"and a command are given. Write: tuner init -- {shlex.join(words)}"
+        raise ConfigError(problem, key="--from")
+    return read_command(words) if words else None
 
 
 @app.command()
@@ -378,9 +408,7 @@ def logs(
 
 @app.command()
 def best(
-    source: Annotated[str, typer.Argument(help="A study file or a database URL.")] = str(
-        DEFAULT_FILE
-    ),
+    source: Source = STUDY_FILE,
     top: Annotated[int, typer.Option("--top", min=1, help="Number of configurations.")] = 1,
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.YAML,
     study: Study = None,

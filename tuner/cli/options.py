@@ -10,7 +10,7 @@ STUDY_FILE = "study.yaml"
 #: What each verb takes.
 A_STUDY = (
     "A study file, a database URL, an SQLite file, or the name of a study in the database of "
-    f"{STUDY_FILE}."
+    f"{STUDY_FILE}. In a URL, ${{VARIABLE}} and ${{file:PATH}} are replaced."
 )
 
 Source = Annotated[str, typer.Argument(metavar="[STUDY]", help=A_STUDY, show_default=True)]

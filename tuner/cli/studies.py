@@ -154,8 +154,11 @@ def import_(
         typer.Argument(metavar="FILE|URL", help="A file of `tuner export`, or an Optuna database."),
     ],
     source: Annotated[
-        str, typer.Argument(help="Target: a study file, a database URL or an SQLite file.")
-    ] = "study.yaml",
+        str,
+        typer.Argument(
+            metavar="[STUDY]", help="Target: a study file, a database URL or an SQLite file."
+        ),
+    ] = STUDY_FILE,
     study: Annotated[
         str | None, typer.Option("--study", help="Name of the study in FILE|URL.")
     ] = None,

@@ -20,6 +20,7 @@ from tuner.config import StudyConfig
 from tuner.config.machine_checks import remarks
 from tuner.config.proposals.proposal import study_text
 from tuner.config.proposals.read import propose
+from tuner.config.proposals.typed_command import TypedCommand
 from tuner.config.schema.template import study_template
 from tuner.errors import ConfigError
 from tuner.search.incumbent import BestTrial
@@ -106,13 +107,16 @@ def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
     return "\n".join([*remarks(config), *works, fine])
 
 
-def init(path: Path, *, force: bool, source: Path | None = None) -> str:
+def init(
+    path: Path, *, force: bool, source: Path | None = None, typed: TypedCommand | None = None
+) -> str:
     """Writes the commented study file, or one derived from another program's file.
 
     Args:
         path: The study file.
         force: Whether to replace an existing file.
         source: A W&B sweep, a Python script or a configuration; None for the commented file.
+        typed: A command line that starts a Python script, in place of `source`.
 
     Raises:
         ConfigError: If the file exists already, its folder is not writable, or the source has
@@ -122,17 +126,22 @@ def init(path: Path, *, force: bool, source: Path | None = None) -> str:
         raise ConfigError(
             "exists already. Name another file, or overwrite it with --force.", file=str(path)
         )
-    notes = _write_study(path, source)
+    notes = _write_study(path, source, typed)
     file = shlex.quote(str(path))
     end = f"{path} is written. Edit it, then: tuner validate {file}; python -m tuner.run {file}"
     return "\n".join([*(f"- {note}" for note in notes), end])
 
 
-def _write_study(path: Path, source: Path | None) -> Sequence[str]:
+def _write_study(path: Path, source: Path | None, typed: TypedCommand | None) -> Sequence[str]:
     """Writes the study file; returns notes on its content."""
+    source = typed.script if typed else source
     if source is not None and is_optuna_program(source):
+        if typed and typed.arguments:
+            problem = "calls study.optimize, and takes its arguments at each start: "
+            words = shlex.join(typed.arguments)
+            raise ConfigError(f"{problem}tuner run {source} -- {words}", file=str(source))
         return propose_study(source, path)
-    proposal = None if source is None else propose(source, path.parent)
+    proposal = None if source is None else propose(source, path.parent, typed)
     text = study_text(proposal, path.parent) if proposal else study_template(path.parent)
     try:
         path.write_text(text, encoding="utf-8")

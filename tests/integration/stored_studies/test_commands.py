@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.integration.stored_studies.seeded import SPACE, a_trial, add_study
@@ -114,3 +118,70 @@ def test_files_are_deleted_by_study_file_only(folder: Path) -> None:
     assert "--files needs the study file" in refusal(
         "delete", "all.db", "--study", "first", "--files"
     )
+
+
+def _commands(command: Any, *names: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of the program, with the names of its arguments in their order."""
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _commands(each, *names, name)
+    if not hasattr(command, "commands"):
+        shown = [
+            each.metavar or each.name for each in command.params if each.nargs and is_word(each)
+        ]
+        yield " ".join(names), shown
+
+
+def is_word(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def test_study_is_the_first_argument_of_every_command() -> None:
+    """Two commands read something else into a study, and name that first, as `cp` does."""
+    from_elsewhere = {"import", "db restore"}
+    without = {"schema", "devices", "docs", "db serve", "shares check", "queue"}
+    arguments = dict(_commands(get_command(app)))
+    assert from_elsewhere | without < set(arguments)
+    for name, words in arguments.items():
+        if name in without:
+            continue
+        place = 1 if name in from_elsewhere else 0
+        assert words[place].removeprefix("[").upper().startswith(("STUDY", "FILE")), (
+            name,
+            words,
+        )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["studies", "all.db"],
+        ["status", "all.db"],
+        ["trials", "all.db"],
+        ["best", "all.db"],
+        ["export", "--force", "-o", "x.csv", "all.db"],
+        ["why", "all.db", "0"],
+        ["logs", "all.db", "0"],
+        ["db", "status", "all.db"],
+    ],
+    ids=lambda command: " ".join(command[:-1]),
+)
+def test_two_dashes_may_stand_before_the_words_of_a_command(
+    command: list[str], folder: Path
+) -> None:
+    add_study(f"sqlite:///{folder}/all.db", "first", [a_trial({"lr": 0.01}, 0.5)], space=SPACE)
+    place = command.index("all.db")
+    plain, dashed = type_in(*command), type_in(*command[:place], "--", *command[place:])
+    assert (dashed.exit_code, dashed.stderr) == (plain.exit_code, plain.stderr)
+    assert without_times(dashed.stdout) == without_times(plain.stdout)
+    assert plain.stdout or "log" in plain.stderr, plain.output
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\d+ (s|ms|seconds?) ago", "", text)
+
+
+@pytest.mark.parametrize("words", [["all.db", "0"], ["0", "all.db"], ["--", "all.db", "0"]])
+def test_trial_may_stand_on_either_side_of_its_study(words: list[str], folder: Path) -> None:
+    add_study(f"sqlite:///{folder}/all.db", "first", [a_trial({"lr": 0.01}, 0.5)], space=SPACE)
+    assert type_in("why", *words).stdout.startswith("Trial 0")
+    assert "Trial 1 of study 'first' waits" in type_in("retry", *words).stdout

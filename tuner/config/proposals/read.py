@@ -17,6 +17,7 @@ from tuner.config.proposals.train_script import (
     omegaconf_file,
     propose_from_script,
 )
+from tuner.config.proposals.typed_command import TypedCommand, with_arguments
 from tuner.config.proposals.wandb_sweep import is_sweep, propose_from_sweep
 from tuner.errors import ConfigError
 from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
@@ -27,12 +28,13 @@ NOTEBOOK = (
 )
 
 
-def propose(source: Path, folder: Path) -> Proposal:
+def propose(source: Path, folder: Path, typed: TypedCommand | None = None) -> Proposal:
     """Proposes a study.
 
     Args:
         source: A `.py` script, which is read and not run, or a `.yaml` file.
         folder: Folder of the study file, in which the command starts.
+        typed: The command line that starts the script, if a person typed it.
 
     Raises:
         ConfigError: If the file cannot be read, or has nothing to tune.
@@ -47,8 +49,11 @@ def propose(source: Path, folder: Path) -> Proposal:
     program = Path(os.path.relpath(source, folder)).as_posix()
     config = hydra_config(tree, source) or omegaconf_file(tree, source)
     if config is None:
-        return propose_from_script(tree, source, program)
-    return _from_yaml(config, program, printed_result(tree))
+        given = typed.flags if typed else frozenset()
+        proposal = propose_from_script(tree, source, program, given)
+    else:
+        proposal = _from_yaml(config, program, printed_result(tree))
+    return with_arguments(proposal, typed) if typed else proposal
 
 
 def _from_yaml(source: Path, program: str | None, result: PrintedResult | None = None) -> Proposal:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,6 +50,12 @@ class _Argument:
     is_switch: bool
     #: The subcommand of `argparse` that takes it; empty for all of them.
     subcommand: str = ""
+    #: Its other names, such as `-b`.
+    aliases: tuple[str, ...] = ()
+
+    def is_given(self, names: Collection[str]) -> bool:
+        """Whether one of its names is among these."""
+        return not {self.flag, *self.aliases}.isdisjoint(names)
 
 
 def omegaconf_file(tree: ast.Module, script: Path) -> Path | None:
@@ -76,13 +82,16 @@ def hydra_config(tree: ast.Module, script: Path) -> Path | None:
     return None
 
 
-def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposal:
+def propose_from_script(
+    tree: ast.Module, script: Path, program: str, given: frozenset[str] = frozenset()
+) -> Proposal:
     """Proposes a study of a script with `argparse`.
 
     Args:
         tree: The script, which is not run.
         script: Its file as the user named it.
         program: The same from the study file's folder.
+        given: Names of options that its command line sets.
 
     Raises:
         ConfigError: If it has no options.
@@ -120,7 +129,7 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
         notes=(
             _note_on_result(result, script),
             *_note_on_subcommands(subcommands),
-            *_notes(arguments, searched, outputs),
+            *_notes(arguments, searched, {*outputs, *_options_of(given, arguments)}, outputs),
             *_notes_on_text(tree, {each.option.name for each in arguments}, result),
         ),
     )
@@ -242,8 +251,16 @@ def _argument(names: list[str], given: Mapping[str, ast.expr]) -> _Argument:
             choices=tuple(choices) if isinstance(choices, list | tuple) else (),
         ),
         is_required=_is_required(flag, given),
+        aliases=tuple(names),
         is_switch=(bool(action) and action != "store") or isinstance(default, bool),
     )
+
+
+def _options_of(given: frozenset[str], arguments: list[_Argument]) -> set[str]:
+    """Names of options that a command line sets; words without a name are positional ones."""
+    positional = [each.flag for each in arguments if not each.flag.startswith("-")]
+    words = [name for name in given if not name.startswith("-")]
+    return {*given, *positional[: len(words)]}
 
 
 def _is_required(flag: str, given: Mapping[str, ast.expr]) -> bool:
@@ -275,7 +292,10 @@ def _output_path(argument: _Argument) -> str:
 
 
 def _notes(
-    arguments: list[_Argument], searched: list[_Argument], outputs: Mapping[str, str]
+    arguments: list[_Argument],
+    searched: list[_Argument],
+    given: Collection[str],
+    outputs: Mapping[str, str],
 ) -> Iterator[str]:
     if searched:
         yield "The ranges are guesses around the defaults."
@@ -284,7 +304,7 @@ def _notes(
     if outputs:
         flags = ", ".join(outputs)
         yield f"{flags}: a path of its own for each trial, so that trials do not overwrite files."
-    rest = [each for each in arguments if each not in searched and each.flag not in outputs]
+    rest = [each for each in arguments if each not in searched and not each.is_given(given)]
     for each in rest:
         if each.is_required:
             yield f"{each.flag} is required: add it to trial.command."

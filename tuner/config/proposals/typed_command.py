@@ -1,0 +1,108 @@
+"""The command that a person starts a program with: `tuner init -- python train.py --lr 0.1`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tuner.config.proposals.proposal import Proposal, literal
+from tuner.errors import ConfigError
+
+_INTERPRETER = re.compile(r"(.*/)?(pythonw?|pypy)[\d.]*")
+_NUMBER = re.compile(r"-[\d.]")
+_KEY = "--"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedCommand:
+    """A command line that starts a Python script."""
+
+    interpreter: str
+    script: Path
+    #: The words after the script.
+    arguments: tuple[str, ...]
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Names of the options that it sets."""
+        return frozenset(_flag(group[0]) for group in _groups(self.arguments))
+
+
+def read_command(words: Sequence[str]) -> TypedCommand:
+    """Reads the words after `--`.
+
+    Args:
+        words: Such as `python train.py --lr 0.1`; the interpreter may be left out.
+
+    Raises:
+        ConfigError: If they do not start a Python script.
+    """
+    place = next((place for place, word in enumerate(words) if word.endswith(".py")), None)
+    before = words[:place]
+    if place is None or len(before) > 1 or not all(map(_INTERPRETER.fullmatch, before)):
+        problem = f"is given {' '.join(words)!r}, but reads the command of a Python script, such as"
+        advice = (
+            "tuner init -- python train.py --data DIR. For another program write an empty study "
+            "file (tuner init) and its command: [./train.sh, '--lr={lr}']"
+        )
+        raise ConfigError(f"{problem} {advice}", key=f"tuner init {_KEY}")
+    return TypedCommand(
+        interpreter=before[0] if before else "python",
+        script=Path(words[place]),
+        arguments=tuple(words[place + 1 :]),
+    )
+
+
+def with_arguments(proposal: Proposal, typed: TypedCommand) -> Proposal:
+    """The proposal with the words that were typed; values of the trial take precedence.
+
+    Args:
+        proposal: What was read from the script.
+        typed: The command line.
+    """
+    _, program, *words = proposal.command
+    own = {_flag(word) for word in words}
+    groups = list(_groups(typed.arguments))
+    kept = [literal(word) for group in groups if _flag(group[0]) not in own for word in group]
+    left_out = [
+        " ".join(group) for group in groups if _flag(group[0]) in own and group[0] not in words
+    ]
+    # A subcommand stands before its options, and so before the last of the words.
+    has_subcommand = any("=" not in word for word in words)
+    words = [*words, *kept] if has_subcommand else [*kept, *words]
+    note = f"Left out, as a trial has a value of its own: {', '.join(left_out)}."
+    return replace(
+        proposal,
+        command=(literal(typed.interpreter), program, *words),
+        notes=(*proposal.notes, *([note] if left_out else ())),
+    )
+
+
+def _groups(arguments: Sequence[str]) -> Iterator[list[str]]:
+    """Each option with its values: `--lr 0.1`, `--lr=0.1`, `lr=0.1`, or a word alone."""
+    group: list[str] = []
+    for word in arguments:
+        is_value = not word.startswith("-") or _NUMBER.match(word)
+        if group and is_value and _takes_values(group[0]) and not _is_assignment(word):
+            group.append(word)
+            continue
+        if group:
+            yield group
+        group = [word]
+    if group:
+        yield group
+
+
+def _takes_values(word: str) -> bool:
+    return word.startswith("-") and "=" not in word
+
+
+def _is_assignment(word: str) -> bool:
+    """Whether it is a word of Hydra's, such as `optimizer.lr=0.1`."""
+    return re.match(r"[+~]*[A-Za-z_][\w./@]*=", word) is not None
+
+
+def _flag(word: str) -> str:
+    return word.partition("=")[0]
