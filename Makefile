@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STUDY ?= study.yaml
 ARGS ?=
 # Many tests wait for processes: with as many as there are cores a third of the time would be idle.
-WORKERS ?= 3
+WORKERS ?= 4
 # Where TensorFlow has a wheel for the CPU.
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 # What a real server needs beside mlflow-skinny; the package mlflow does not take our pyarrow.
@@ -57,6 +57,8 @@ test: ready-tests servers
 	FUZZ_EXAMPLES=200 $(PYTEST) -m "not nightly and not ($(OTHERS))" $(ARGS)
 
 # What others wrote: frameworks, trackers, examples and pages, Slurm, Kubernetes, Ray, ssh.
+# Each of these keeps a core busy by itself.
+test-programs: WORKERS := 3
 test-programs: ready-tests servers
 	$(PYTEST) -m "not nightly and ($(OTHERS))" $(ARGS)
 

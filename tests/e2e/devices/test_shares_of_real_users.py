@@ -27,7 +27,7 @@ from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import read_claims
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.programs, pytest.mark.slow]
 ANN, BOB, LIAR = 5001, 5002, 5003
 #: A tuner without a study: it claims four slots, and says what it may have by its decision.
 SEAT = """

@@ -191,7 +191,17 @@ def begin_and_end(folder: StudyFolder, program: str) -> tuple[Ended, int]:
     return ended, n_ranks
 
 
-@pytest.mark.parametrize("program", sorted(PROGRAMS))
+#: By day a script that exits with 0 when it is told to end; other codes: test_verdicts.py.
+BY_NIGHT = {"script that exits with 3"}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(name, marks=[pytest.mark.nightly] * (name in BY_NIGHT))
+        for name in sorted(PROGRAMS)
+    ],
+)
 def test_trials_save_and_the_same_command_goes_on(study_folder: StudyFolder, program: str) -> None:
     ended, n_ranks = begin_and_end(study_folder, program)
     assert ended.code == EXIT_INTERRUPTED, ended.text

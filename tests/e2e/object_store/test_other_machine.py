@@ -15,7 +15,7 @@ from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.object_stores import NewBucket, StoreServer
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.programs, pytest.mark.slow]
 
 #: Writes each step that it trains into a file that both machines see; slow until `fast` is there.
 _PROGRAM = """

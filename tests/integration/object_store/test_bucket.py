@@ -11,7 +11,7 @@ from tests.object_stores import NewBucket, StoreServer
 from tuner.checkpoints.object_store.address import StoreAddress
 from tuner.checkpoints.object_store.bucket import Bucket, BucketError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.programs, pytest.mark.slow]
 
 _REFUSED = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 

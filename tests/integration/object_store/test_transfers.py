@@ -16,7 +16,7 @@ from tuner.checkpoints.layout import is_whole
 from tuner.checkpoints.object_store.orders import Answer, Work
 from tuner.checkpoints.object_store.process import Transfers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.programs, pytest.mark.slow]
 
 _UNAVAILABLE = b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _PATIENCE_S = 60.0
