@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -35,7 +35,7 @@ from tuner.cli import (
     studies,
 )
 from tuner.cli.error_exit import Edge
-from tuner.cli.options import A_STUDY, STUDY_FILE, Source
+from tuner.cli.options import A_STUDY, STUDY_FILE, Source, WithArguments, WithCommand
 from tuner.compose.rank_check import refuse_several_ranks
 from tuner.compose.start import run_study
 from tuner.config import StudyConfig, load_study_file
@@ -89,53 +89,7 @@ Words = Annotated[
 ]
 
 
-class _WithArguments(TyperCommand):
-    """A command that passes the words after `--` to the user's program."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Leaves the words after `--` unchanged.
-
-        Raises:
-            BadParameter: If there are too many words before it.
-        """
-        ours, theirs = _split(args)
-        rest = super().parse_args(ctx, ours)
-        if ctx.params["words"]:
-            for each in ctx.params["overrides"] or ():
-                if "=" not in each:
-                    meant = f"{each}={ctx.params['words'][0]}"
-                    problem = f"--set takes KEY=VALUE in one word. Write: --set {meant}"
-                    raise typer.BadParameter(problem, ctx=ctx)
-            typed = " ".join([*ctx.params["words"], *theirs])
-            raise typer.BadParameter(
-                "A study has one file, and arguments for its program come after --. "
-                f"Write: {ctx.command_path} {ctx.params['file']} -- {typed}",
-                ctx=ctx,
-            )
-        ctx.params["words"] = theirs
-        return rest
-
-
-class _WithCommand(TyperCommand):
-    """A command that reads the command line of a user's program after `--`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Leaves the words after `--` unchanged."""
-        ours, theirs = _split(args)
-        rest = super().parse_args(ctx, ours)
-        ctx.params["words"] = [*(ctx.params["words"] or ()), *theirs]
-        return rest
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """The words before the first `--`, and those after it."""
-    if "--" not in words:
-        return words, []
-    place = words.index("--")
-    return words[:place], words[place + 1 :]
-
-
-@app.command(cls=_WithArguments)
+@app.command(cls=WithArguments)
 def run(
     file: Annotated[
         Path,
@@ -262,7 +216,7 @@ def validate(
         print(run_report.validate(config, os.environ))
 
 
-@app.command(cls=_WithCommand)
+@app.command(cls=WithCommand)
 def init(
     file: StudyFile = DEFAULT_FILE,
     words: Annotated[
@@ -449,7 +403,7 @@ def main() -> None:
 
 def run_main() -> None:
     """Entry point of `python -m tuner.run`."""
-    _only(run, "python -m tuner.run", _WithArguments)
+    _only(run, "python -m tuner.run", WithArguments)
 
 
 def best_main() -> None:

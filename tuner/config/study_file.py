@@ -72,7 +72,7 @@ def load_study_file(
 def _refuse_sweep(values: Mapping[str, object], path: Path) -> None:
     if "parameters" not in values or "study" in values:
         return
-    from tuner.config.proposals.wandb_sweep import is_sweep
+    from tuner.config.proposals.sweeps.wandb_sweep import is_sweep
 
     if is_sweep(values):
         target = path.with_name("tuned.yaml" if path.name == "study.yaml" else "study.yaml")

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.config.proposals.composed import Composed, compose
-from tuner.config.proposals.hydra_sweeper import Sweep, sweep_of
 from tuner.config.proposals.printed_lines import PrintedResult
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
 from tuner.config.proposals.ranges import most_usual, propose_range
+from tuner.config.proposals.sweeps.hydra_sweeper import Sweep, sweep_of
 from tuner.errors import ConfigError
 from tuner.search_spaces.space import is_number
 

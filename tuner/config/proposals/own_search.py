@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from tuner.config.proposals.ray_space import ray_space
+from tuner.config.proposals.sweeps.ray_space import ray_space
 from tuner.search_spaces.flow import flow
 
 

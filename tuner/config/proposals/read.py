@@ -12,13 +12,13 @@ from tuner.config.proposals.configuration import propose_from_configuration
 from tuner.config.proposals.own_search import own_search
 from tuner.config.proposals.printed_lines import PrintedResult, printed_result
 from tuner.config.proposals.proposal import Proposal
+from tuner.config.proposals.sweeps.wandb_sweep import is_sweep, propose_from_sweep
 from tuner.config.proposals.train_script import (
     hydra_config,
     omegaconf_file,
     propose_from_script,
 )
 from tuner.config.proposals.typed_command import TypedCommand, with_arguments
-from tuner.config.proposals.wandb_sweep import is_sweep, propose_from_sweep
 from tuner.errors import ConfigError
 from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 

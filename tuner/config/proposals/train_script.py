@@ -22,7 +22,7 @@ from tuner.config.proposals.subcommands import (
     of_functions,
     subcommands_of,
 )
-from tuner.config.proposals.wandb_config import wandb_defaults
+from tuner.config.proposals.sweeps.wandb_config import wandb_defaults
 from tuner.errors import ConfigError
 
 _OUTPUT_FOLDER = re.compile(

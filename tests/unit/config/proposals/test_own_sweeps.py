@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tuner.config import load_study_file
-from tuner.config.proposals.hydra_sweeper import sweep_of
 from tuner.config.proposals.proposal import study_text
 from tuner.config.proposals.read import propose
+from tuner.config.proposals.sweeps.hydra_sweeper import sweep_of
 
 HYDRA = """
 defaults:

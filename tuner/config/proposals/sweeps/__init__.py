@@ -1,0 +1,1 @@
+"""Searches that were written for other systems: sweeps of W&B and Hydra, spaces of Ray."""
