@@ -216,16 +216,16 @@ def test_commands_and_their_options() -> None:
 
 #: Positional arguments of commands that are about no stored study.
 _OTHERS = {
-    "db backup": ["source"],
-    "db restore": ["dump", "source"],
+    "db backup": ["[STUDY]"],
+    "db restore": ["dump", "[STUDY]"],
     "db serve": [],
-    "db status": ["source"],
-    "db upgrade": ["source"],
-    "import": ["FILE|URL", "source"],
+    "db status": ["[STUDY]"],
+    "db upgrade": ["[STUDY]"],
+    "import": ["FILE|URL", "[STUDY]"],
+    "init": ["file", "[-- COMMAND]"],
     "run": ["file", "[-- ARGUMENTS]"],
-    **{path: ["file"] for path in ("init", "simulate", "validate")},
+    **{path: ["file"] for path in ("simulate", "validate")},
     **{path: [] for path in ("devices", "docs", "schema")},
-    "best": ["source"],
     "cancel": ["file"],
     "queue": ["[STUDY | list | move NUMBER PLACE | remove NUMBER]"],
     "scale": ["[FILE] NODES"],

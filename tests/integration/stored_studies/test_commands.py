@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.integration.stored_studies.seeded import SPACE, a_trial, add_study
@@ -118,37 +115,6 @@ def test_files_are_deleted_by_study_file_only(folder: Path) -> None:
     assert "--files needs the study file" in refusal(
         "delete", "all.db", "--study", "first", "--files"
     )
-
-
-def _commands(command: Any, *names: str) -> Iterator[tuple[str, list[str]]]:
-    """Each command of the program, with the names of its arguments in their order."""
-    for name, each in getattr(command, "commands", {}).items():
-        yield from _commands(each, *names, name)
-    if not hasattr(command, "commands"):
-        shown = [
-            each.metavar or each.name for each in command.params if each.nargs and is_word(each)
-        ]
-        yield " ".join(names), shown
-
-
-def is_word(parameter: Any) -> bool:
-    return bool(parameter.param_type_name == "argument")
-
-
-def test_study_is_the_first_argument_of_every_command() -> None:
-    """Two commands read something else into a study, and name that first, as `cp` does."""
-    from_elsewhere = {"import", "db restore"}
-    without = {"schema", "devices", "docs", "db serve", "shares check", "queue"}
-    arguments = dict(_commands(get_command(app)))
-    assert from_elsewhere | without < set(arguments)
-    for name, words in arguments.items():
-        if name in without:
-            continue
-        place = 1 if name in from_elsewhere else 0
-        assert words[place].removeprefix("[").upper().startswith(("STUDY", "FILE")), (
-            name,
-            words,
-        )
 
 
 @pytest.mark.parametrize(
