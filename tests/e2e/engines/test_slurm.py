@@ -139,6 +139,19 @@ def test_a_dry_run_prints_a_script_that_slurm_takes(
     assert slurm_server.states() == {}
 
 
+def test_account_and_qos_of_the_file_are_those_of_the_job(
+    slurm_folder: StudyFolder, slurm_server: SlurmCluster
+) -> None:
+    write_study(slurm_folder, slurm={"account": "vision", "qos": "normal", "partition": "high"})
+    done = slurm_folder.tuner("submit", "study.yaml", "--dry-run")
+    assert re.search(r"^#SBATCH --qos=\W?normal\W?$", done.out, re.M)
+    script = slurm_folder.write("job.sh", done.out)
+    slurm_server.run("sbatch", "--hold", str(script))
+    seen = slurm_server.run("squeue", "--noheader", "--format=%a %P")
+    assert set(seen.splitlines()) == {"vision high"}
+    slurm_server.run("scancel", "--state=PENDING")
+
+
 def test_what_slurm_refuses_is_told_and_nothing_is_submitted(
     slurm_folder: StudyFolder, slurm_server: SlurmCluster
 ) -> None:
