@@ -11,12 +11,15 @@ from tuner.engines.port import ENV_ALLOCATION, ENV_DEADLINE, ENV_NUMBER
 #: Between the fields of a line that `look_script` prints.
 SEPARATOR = "|"
 _FOLDER = '"$HOME"/.tuner/allocations/'
+#: Start time of a process; empty for one that has ended, also where PID 1 does not reap (a zombie).
+_BEGAN = """\
+began_of() { sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | awk '$1 !~ /[ZXx]/ { print $20 }'; }
+"""
 _START = """\
 state={state}
 mkdir -p "$state"
 is_alive() {{
-    [ -f "$state/pid" ] && read -r pid began < "$state/pid" \\
-        && [ "$(awk '{{print $22}}' "/proc/$pid/stat" 2>/dev/null)" = "$began" ]
+    [ -f "$state/pid" ] && read -r pid began < "$state/pid" && [ "$(began_of "$pid")" = "$began" ]
 }}
 is_alive && exit 0
 rm -f "$state/pid" "$state/exit" "$state/asked"
@@ -29,7 +32,7 @@ exit 1
 """
 _RUN = """\
 state={state}
-echo "$$ $(awk '{{print $22}}' "/proc/$$/stat")" > "$state/pid.new"
+echo "$$ $(began_of "$$")" > "$state/pid.new"
 pid=
 trap '[ -n "$pid" ] && kill -TERM "$pid" 2>/dev/null' TERM
 {exports}date +%s > "$state/started"
@@ -48,7 +51,7 @@ for state in {study}/*/; do
     [ -f "$state/pid" ] || continue
     read -r pid began < "$state/pid"
     alive=; asked=
-    [ "$(awk '{{print $22}}' "/proc/$pid/stat" 2>/dev/null)" = "$began" ] && alive=1
+    [ "$(began_of "$pid")" = "$began" ] && alive=1
     [ -f "$state/asked" ] && asked=1
     code=$(cat "$state/exit" 2>/dev/null)
     started=$(cat "$state/started" 2>/dev/null); deadline=$(cat "$state/deadline" 2>/dev/null)
@@ -61,7 +64,7 @@ for number in {numbers}; do
     [ -f "$state/pid" ] || continue
     read -r pid began < "$state/pid"
     touch "$state/asked"
-    [ "$(awk '{{print $22}}' "/proc/$pid/stat" 2>/dev/null)" = "$began" ] && kill -TERM "$pid"
+    [ "$(began_of "$pid")" = "$began" ] && kill -TERM "$pid"
 done
 true
 """
@@ -81,7 +84,7 @@ def start_script(
 ) -> str:
     """A script for bash on the host; it starts one dispatcher, unless that runs already."""
     state = _state(study, host, number)
-    run = _RUN.format(
+    run = _BEGAN + _RUN.format(
         state=state,
         exports=_exports({**environment, ENV_ALLOCATION: name, ENV_NUMBER: str(number)}, time_s),
         deadline=ENV_DEADLINE,
@@ -89,7 +92,7 @@ def start_script(
         folder=shlex.quote(folder),
         command=" ".join([on_host(command[0]), *map(shlex.quote, command[1:])]),
     )
-    return _START.format(state=state, run=run)
+    return _BEGAN + _START.format(state=state, run=run)
 
 
 def on_host(path: str) -> str:
@@ -101,12 +104,12 @@ def on_host(path: str) -> str:
 
 def look_script(study: str, host: str) -> str:
     """Prints a line for each allocation of a study on the host."""
-    return _LOOK.format(study=_study(study, host))
+    return _BEGAN + _LOOK.format(study=_study(study, host))
 
 
 def cancel_script(study: str, host: str, numbers: Sequence[int]) -> str:
     """Asks dispatchers to save and end."""
-    return _CANCEL.format(study=_study(study, host), numbers=" ".join(map(str, numbers)))
+    return _BEGAN + _CANCEL.format(study=_study(study, host), numbers=" ".join(map(str, numbers)))
 
 
 def log_script(study: str, host: str, number: int) -> str:
