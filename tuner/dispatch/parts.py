@@ -143,6 +143,7 @@ class DispatcherParts:
         return Others(
             self._setup.search,
             self._setup.recorder.fleet,
+            self._setup.leasing.supply,
             self._say,
             now=self.started_at,
             counts_devices=self._setup.terms.budget.counts_devices,

@@ -19,6 +19,7 @@ from tests.chaos.nodes.network import Space
 from tests.chaos.nodes.node import Node
 from tests.chaos.nodes.scaled import N_NODES, ScaledStudy
 from tests.chaos.nodes.store import Store
+from tuner.errors import EXIT_BUDGET_REACHED
 
 NodeFault: TypeAlias = Callable[[Cluster, random.Random], Blow]
 
@@ -39,6 +40,8 @@ _ELSEWHERE_S = 80.0
 #: For a dispatcher that was cut off and hears that it was taken over.
 _MAY_END_S = 60.0
 _POLL_S = 0.05
+#: Codes with which a dispatcher may end that nothing has happened to.
+_MAY_BE = (EXIT_BUDGET_REACHED,)
 
 
 # -- power and processes -----------------------------------------------------------------------
@@ -50,6 +53,26 @@ def lose_power(cluster: Cluster, chance: random.Random) -> Blow:
     cluster.note_loss("power", node)
     node.lose_power()
     return Blow(victim=node.name, lasts_s=_ELSEWHERE_S, undo=partial(_release, node))
+
+
+def restart(cluster: Cluster, chance: random.Random) -> Blow:
+    """All of it is gone and back at once, as a container that is started again on its machine.
+
+    Its GPUs are still leased to its former self, which nobody can check any more.
+    """
+    node = _choose(cluster, chance)
+    cluster.note_loss("restarted", node)
+    n_codes = {keeper.name: len(keeper.codes) for keeper in cluster.keepers(node)}
+    node.lose_power()
+
+    def judge() -> None:
+        for keeper in cluster.keepers(node):
+            # The first one is of what was killed.
+            codes = keeper.codes[n_codes[keeper.name] + 1 :]
+            if any(code not in _MAY_BE for code in codes):
+                cluster.findings.append(f"after a restart {keeper.name} ended with {codes}")
+
+    return Blow(victim=node.name, lasts_s=_ELSEWHERE_S, undo=judge)
 
 
 def freeze(seconds: float, cluster: Cluster, chance: random.Random) -> Blow:
@@ -255,6 +278,7 @@ def _release(node: Node) -> None:
 
 FAULTS: Mapping[str, NodeFault] = {
     "node: power lost": lose_power,
+    "node: restarted at once": restart,
     "node: frozen for 10 s": partial(freeze, _SHORT_S),
     "node: frozen for 90 s": partial(freeze, _LONG_S),
     "network: cable pulled for 5 s": partial(pull_cable, _MOMENT_S),

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from tests.contract.store.old_schema import connected
 from tests.e2e.dispatchers.test_fleet import CHECKABLE, a_study, check_all_are_done
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
+from tests.nvml_stub import NvmlStub, StubGpu
 from tests.servers import Server
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
@@ -128,3 +129,35 @@ def test_a_clock_that_was_set_makes_no_dispatcher_dead(study_folder: StudyFolder
     assert "This study is being run, on " in deleted.err
     assert "died" not in status.out
     assert [(each.trial, each.outcome) for each in study_folder.attempts()] == [(0, "completed")]
+
+
+# By day `test_leased_elsewhere` with clocks of its own.
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_a_container_that_is_started_again_waits_for_the_leases_of_its_former_self(
+    shared: StudyFolder, nvml_stub: NvmlStub
+) -> None:
+    need_namespaces()
+    shared.env |= nvml_stub.env
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa")])
+    shared.write("forecast.py", PATIENT)
+    a_study(shared, 2, devices="auto")
+    # All of it ends with the process that the signal reaches.
+    first = shared.start(prefix=(*IN_NAMESPACE, "--kill-child"))
+    wait_until(lambda: "begun" in shared.files(), "a trial is at work")
+    first.end()
+    # The kernel gives the number of a namespace that is gone to the next one.
+    placeholder = subprocess.Popen([*IN_NAMESPACE, "--kill-child", "sleep", "inf"])
+    try:
+        second = shared.start(prefix=IN_NAMESPACE)
+        wait_until(lambda: "GPU 0 is still leased to" in second.out, "it says what it waits for")
+        shared.write("go", "")
+        ended = second.wait(120.0)
+    finally:
+        placeholder.kill()
+        placeholder.wait()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "GPU 0 is leased to no other dispatcher any more." in ended.out
+    with connected(shared.env["STORAGE"]) as connection:
+        outcomes = connection.exec_driver_sql("SELECT outcome FROM tuner_attempts ORDER BY id")
+        assert outcomes.scalars().all() == ["lost", "completed", "completed"]

@@ -50,6 +50,10 @@ class DeviceSupply:
         self._leaving: dict[DeviceId, Callable[[], None]] = {}
         #: Devices in other users' shares, with the user; None if the machine is not shared.
         self._shares: Mapping[DeviceId, str] | None = None
+        #: Devices that the database has as leased to another dispatcher, with that dispatcher.
+        self._leased_elsewhere: Mapping[DeviceId, str] = {}
+        #: Those of them that were set aside for it.
+        self._kept_off: set[DeviceId] = set()
         #: Messages for the user; the caller that shows them clears the list.
         self.notes: list[str] = []
 
@@ -101,7 +105,7 @@ class DeviceSupply:
             if device.id in self.watch.lost:
                 is_one_back |= self._welcome_back(device)
             elif device in self.pool.devices:
-                self.pool.restore(device)
+                self._hand_out(device)
                 self.notes.append(f"{device.label} has passed its test and gets trials again.")
         self._take_up(now_s)
         return is_one_back
@@ -109,7 +113,7 @@ class DeviceSupply:
     def _welcome_back(self, device: Device) -> bool:
         """Readmits a device that passed its test; returns whether the driver sees it, too."""
         if self.watch.is_back(device):
-            self.pool.add(device)
+            self._hand_out(device)
             self.notes.append(f"{device.label} is back, has passed its test and gets trials again.")
             return True
         reason = self.watch.lost[device.id]
@@ -149,10 +153,8 @@ class DeviceSupply:
 
     def _take(self, device: Device) -> None:
         self._learn_of(device)
-        if device not in self.pool.devices:
-            self.pool.add(device)
-        elif not self._quarantine.holds(device):
-            self.pool.restore(device)
+        if device not in self.pool.devices or not self._quarantine.holds(device):
+            self._hand_out(device)
 
     def _learn_of(self, device: Device) -> None:
         if self._sharing is not None:
@@ -172,6 +174,7 @@ class DeviceSupply:
     def reserve(self, device: Device) -> None:
         """Reserves a device, which is being returned: no further trial starts on it."""
         self.pool.set_aside(device)
+        self._kept_off.discard(device.id)
 
     def lend(self, device: Device, reason: str) -> None:
         """Hands a reserved, empty device over to another user.
@@ -186,7 +189,7 @@ class DeviceSupply:
     def keep(self, device: Device) -> None:
         """Cancels a reservation: the device stays here."""
         if device in self.pool.devices and not self._quarantine.holds(device):
-            self.pool.restore(device)
+            self._hand_out(device)
 
     def note_shares(self, shares: Mapping[DeviceId, str]) -> None:
         """Sets the devices that other users have by the machine's share rules, with the reasons."""
@@ -209,21 +212,61 @@ class DeviceSupply:
         if self._standby is None or now_s - self._looked_at_s < every_s:
             return
         self._looked_at_s = now_s
-        n_held = len(self.pool.devices) - len(self.pool.aside)
-        for device in self._standby.look(n_held):
-            if device in self.pool.devices:
-                self.pool.restore(device)
-            else:
-                self.pool.add(device)
+        n_aside = sum(device.id not in self._kept_off for device in self.pool.aside)
+        for device in self._standby.look(len(self.pool.devices) - n_aside):
+            self._hand_out(device)
             self.notes.append(f"{device.label} is free and taken up.")
+
+    # -- leases of other dispatchers ---------------------------------------------------------
+
+    def note_leased(self, holders: Mapping[DeviceId, str]) -> None:
+        """Sets the devices that other dispatchers have by the database, with their holders.
+
+        They get no trial while that lasts: the database would refuse the lease.
+        """
+        before, self._leased_elsewhere = self._leased_elsewhere, holders
+        kept: dict[str, list[str]] = {}
+        for device in self.pool.devices:
+            if device.id in holders and device.id not in before:
+                self._keep_off(device)
+                kept.setdefault(holders[device.id], []).append(device.label)
+            elif device.id in before and device.id not in holders:
+                self._end_keeping_off(device)
+        for holder, labels in kept.items():
+            self.notes.append(_leased_text(labels, holder))
+
+    def _keep_off(self, device: Device) -> None:
+        if self.pool.hands_out(device):
+            self.pool.set_aside(device)
+            self._kept_off.add(device.id)
+
+    def _end_keeping_off(self, device: Device) -> None:
+        if device.id in self._kept_off:
+            self._kept_off.discard(device.id)
+            self.keep(device)
+            self.notes.append(f"{device.label} is leased to no other dispatcher any more.")
+
+    def _hand_out(self, device: Device) -> None:
+        """Lets trials have a device, unless it is leased to another dispatcher."""
+        if device in self.pool.devices:
+            self.pool.restore(device)
+        else:
+            self.pool.add(device)
+        if device.id in self._leased_elsewhere:
+            self._keep_off(device)
 
     @property
     def left_to_others(self) -> Mapping[str, str]:
         """Devices of the study in use by others, by label, with the user of each."""
-        if self._standby is None:
-            return {}
-        reasons = {**self._standby.reasons, **(self._shares or {})}
-        return {device.label: reasons[device.id] for device in self._standby.devices}
+        found = {
+            device.label: self._leased_elsewhere[device.id]
+            for device in self.pool.aside
+            if device.id in self._leased_elsewhere
+        }
+        if self._standby is not None:
+            reasons = {**self._standby.reasons, **(self._shares or {})}
+            found |= {device.label: reasons[device.id] for device in self._standby.devices}
+        return found
 
     @property
     def idle(self) -> dict[DeviceId, IdleCause | None]:
@@ -232,6 +275,8 @@ class DeviceSupply:
         found: dict[DeviceId, IdleCause | None] = {device.id: None for device in pool.free}
         apart = (device for device in pool.aside if not pool.leases_on(device))
         found |= dict.fromkeys((device.id for device in apart), IdleCause.QUARANTINED)
+        kept = [each for each in found if each in self._kept_off and each in self._leased_elsewhere]
+        found |= dict.fromkeys(kept, IdleCause.TAKEN)
         taken = self._standby.devices if self._standby else ()
         found |= dict.fromkeys((device.id for device in taken), IdleCause.TAKEN)
         if self._shares:
@@ -249,3 +294,12 @@ class DeviceSupply:
                 self.pool.withdraw(device)
                 self._quarantine.put(device, reason, self._now_s, is_lost=True)
                 self.notes.append(f"{reason} It gets no trials until it is back.")
+
+
+def _leased_text(labels: Sequence[str], holder: str) -> str:
+    are, get = ("is", "gets it") if len(labels) == 1 else ("are", "gets them")
+    return (
+        f"{', '.join(labels)} {are} still leased to the dispatcher on {holder}, whose process "
+        f"cannot be checked from here, as before a restart of this container. No trial {get} "
+        "until that dispatcher ends or has sent no heartbeat for 60 s."
+    )

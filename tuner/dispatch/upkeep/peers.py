@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from optuna.trial import TrialState
 
+from tuner.dispatch.supply.device_supply import DeviceSupply
 from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.records.dispatchers.peers import Fleet
@@ -22,6 +23,7 @@ class Others:
     Args:
         search: The study.
         fleet: The other dispatchers.
+        supply: The devices, which may still be leased to another dispatcher.
         say: Shows a message to the user.
         now: The current time.
         counts_devices: Whether to count their device-hours (for a budget of device-hours).
@@ -31,6 +33,7 @@ class Others:
         self,
         search: StudySearch,
         fleet: Fleet,
+        supply: DeviceSupply,
         say: Callable[[str], None],
         *,
         now: Instant,
@@ -38,11 +41,13 @@ class Others:
     ) -> None:
         self._search = search
         self._fleet = fleet
+        self._supply = supply
         self._say = say
         self._counts_devices = counts_devices
         self._synced_at_s = self._looked_at_s = now.monotonic_s
         self._is_wait_said = False
         self._is_uncounted = False
+        supply.note_leased(fleet.leases.holders)
 
     def poll(self, now: Instant) -> None:
         """Reads the other dispatchers' state, at intervals."""
@@ -100,6 +105,8 @@ class Others:
         for loss in self._fleet.look(now):
             numbers = ", ".join(map(str, loss.trial_numbers)) or "none"
             self._say(f"The dispatcher on {loss.place} is gone. Trials that wait: {numbers}.")
+        self._fleet.leases.look(now)
+        self._supply.note_leased(self._fleet.leases.holders)
         if self._counts_devices and (self._fleet.others or self._is_uncounted):
             self._fleet.measure()
             self._is_uncounted = False

@@ -34,7 +34,7 @@ from tuner.store.records.broken_program import try_failed_again
 from tuner.store.records.checkpoint_rows import CheckpointRows
 from tuner.store.records.commands import Commands
 from tuner.store.records.dispatchers.ownership import Ownership
-from tuner.store.records.dispatchers.peers import Fleet, clear_up
+from tuner.store.records.dispatchers.peers import Fleet
 from tuner.store.records.dispatchers.starts import (
     Sign,
     StartRecord,
@@ -47,6 +47,7 @@ from tuner.store.records.dispatchers.starts import (
     past_use,
     refuse_living,
 )
+from tuner.store.records.dispatchers.takeover import clear_up
 from tuner.store.records.durations import ended_uses
 from tuner.store.records.trial_history import TrialHistory
 from tuner.store.records.upload_rows import UploadRecords
@@ -119,6 +120,8 @@ class Recorder:
             device_s_elsewhere=self.past.device_s,
             energy_kwh_elsewhere=self.past.energy_kwh,
         )
+        self._watch_leases(devices)
+        self.fleet.leases.look(clock.now())
 
     def _begin(
         self,
@@ -162,6 +165,11 @@ class Recorder:
         if new:
             with self._errors():
                 self._device_ids |= self._database.access.run(partial(self._ids_of, new))
+            self._watch_leases(new)
+
+    def _watch_leases(self, devices: Sequence[Device]) -> None:
+        gpus = [device.id for device in devices if device.kind is not DeviceKind.CPU]
+        self.fleet.leases.watch({device_id: self._device_ids[device_id] for device_id in gpus})
 
     def _ids_of(self, devices: Sequence[Device], connection: sa.Connection) -> dict[DeviceId, int]:
         return {device.id: device_id_of(connection, self._host_id, device) for device in devices}
