@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 from pydantic import ValidationError
 
 from tuner.actions.kept_settings import file_values
-from tuner.config.error_text import to_mistakes
+from tuner.config.mistake_text import to_mistakes
 from tuner.config.rules import check_priority
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.confirm import confirmation_of

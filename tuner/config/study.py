@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from tuner.config import rules
-from tuner.config.error_text import Keys, to_mistakes
+from tuner.config.mistake_text import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
 from tuner.config.notation.fields import Hook, WholeNumber

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError
 
-from tuner.config.error_text import to_mistakes
+from tuner.config.mistake_text import to_mistakes
 from tuner.config.mistakes import to_error
 from tuner.config.model import Model
 from tuner.config.notation.duration import parse_duration

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from tuner.domain.allocation import AllocationState
 from tuner.queries.allocations import StoredAllocation
-from tuner.terminal.tables import ago, table, when, zone
+from tuner.terminal.tables import table
+from tuner.terminal.times import ago, when, zone
 
 _MINUTE_S = 60
 _HEADER = ("allocation", "node", "state", "time", "GPUs", "trials", "submitted")

@@ -21,7 +21,8 @@ from tuner.search.rungs.stored_trust import trust_text
 from tuner.terminal import wording
 from tuner.terminal.allocations import allocation_lines
 from tuner.terminal.idle import idle_texts
-from tuner.terminal.tables import ago, seconds, table, when, zone
+from tuner.terminal.tables import table
+from tuner.terminal.times import ago, seconds, when, zone
 
 _STARTED = "started"
 _STUDIES = ("study", "objectives", "trials", "best", "run by", _STARTED, "last activity")

@@ -6,14 +6,14 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 
 from optuna.trial import TrialState
 from rich.cells import cell_len
 
 from tuner.queries.trials.listing import WORDS
-from tuner.terminal import wording
+from tuner.terminal.times import instant
 
 _GAP = "  "
 _AS_THEY_ARE = (str, int, bool)
@@ -71,29 +71,3 @@ def plain(value: object) -> object:
         case _ if is_dataclass(value):
             return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     return value
-
-
-def instant(at: datetime) -> str:
-    """`2026-03-01T12:00:00Z`, with microseconds if not 0."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def when(at: datetime | None) -> str:
-    """To the minute, in this machine's time zone."""
-    return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else "-"
-
-
-def zone() -> str:
-    """The name of this machine's time zone, for a column's head: `CET`, `+0530`."""
-    return datetime.now().astimezone().tzname() or "local time"
-
-
-def ago(at: datetime | None, now: datetime) -> str:
-    return f"{wording.duration(max(0.0, (now - at).total_seconds()))} ago" if at else "-"
-
-
-def seconds(duration_s: float | None) -> str:
-    """Short ones to a tenth: most trials of a quick study take less than a second."""
-    if duration_s is None:
-        return "-"
-    return f"{duration_s:.1f} s" if duration_s < 10 else wording.duration(duration_s)

@@ -10,7 +10,8 @@ from tuner.queries.studies import Objective
 from tuner.queries.trials.listing import PARAM_PREFIX, PAUSED, WORDS, StoredTrial
 from tuner.search_spaces.space import format_value
 from tuner.terminal import wording
-from tuner.terminal.tables import as_json_lines, instant, plain, seconds, table
+from tuner.terminal.tables import as_json_lines, plain, table
+from tuner.terminal.times import instant, seconds
 
 _VALUE_PREFIX = "values_"
 

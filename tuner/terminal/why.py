@@ -38,7 +38,7 @@ from tuner.store.optuna_tables.statements import (
 from tuner.store.records.commands import paused_by
 from tuner.terminal import wording
 from tuner.terminal.idle import idle_texts
-from tuner.terminal.tables import when, zone
+from tuner.terminal.times import when, zone
 
 #: Causes that keep a device from a waiting trial. A pause is reported separately.
 _HOLD_UP = frozenset(

@@ -10,7 +10,7 @@ import pytest
 from optuna.pruners import SuccessiveHalvingPruner
 from optuna.samplers import RandomSampler
 
-from tuner.search.pruners.explain import why_pruned
+from tuner.search.pruners.explain_optuna import why_pruned
 from tuner.search.rungs.table import RUNG_KEY
 
 REASON = re.compile(r"rung (\d) is passed with loss at (least|most) ([\d.]+), .* (\d+) trials")

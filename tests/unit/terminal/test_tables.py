@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from optuna.trial import TrialState
 
 from tuner.domain.attempt import Outcome
-from tuner.terminal.tables import ago, as_json, as_json_lines, seconds, table, when
+from tuner.terminal.tables import as_json, as_json_lines, table
+from tuner.terminal.times import ago, seconds, when
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

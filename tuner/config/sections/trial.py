@@ -12,7 +12,7 @@ from tuner.config import rules
 from tuner.config.model import Model
 from tuner.config.notation.fields import Command, Duration, Environment, WholeNumber, text
 from tuner.config.notation.metric_pattern import expand
-from tuner.config.sections.logs import MaxLog
+from tuner.config.sections import max_log
 from tuner.config.sections.profile import ProfileConfig
 from tuner.config.sections.resources import ResourcesConfig
 
@@ -140,8 +140,8 @@ class TrialConfig(Model):
         "that it is killed.",
         examples=["30s"],
     )
-    max_log_bytes: MaxLog = Field(
-        default="100MiB",
+    max_log_bytes: max_log.MaxLog = Field(
+        default=max_log.DEFAULT,
         validate_default=True,
         alias="max_log",
         description="Size of the log of each attempt and rank, at least 1MiB. Of a longer output "

@@ -18,7 +18,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TypeAlias
 
-from tuner.config.sections.logs import DEFAULT_MAX_LOG_BYTES
+from tuner.config.sections import max_log
 from tuner.domain.attempt import AttemptId
 from tuner.errors import LaunchError
 from tuner.host.process_identity import ProcessIdentity
@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 
 #: Each waiting process holds some 5 MB of its own.
 _MAX_SPARES = 16
+_MAX_LOG_BYTES = max_log.read_max_log(max_log.DEFAULT)
 #: Maximum seconds at the end for workers' remaining processes, if some do not die.
 _STRAYS_S = 20.0
 _LOOK_EVERY_S = 0.01
@@ -89,7 +90,7 @@ class LocalLauncher:
         log_path: Path,
         import_path: Sequence[str] = (),
         n_spares: int = 1,
-        max_log_bytes: int = DEFAULT_MAX_LOG_BYTES,
+        max_log_bytes: int = _MAX_LOG_BYTES,
         remains: Remains | None = None,
     ) -> None:
         self._remains = remains

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from optuna.pruners import BasePruner, WilcoxonPruner
 
 from tuner.domain.messages import Action
-from tuner.search.pruners.explain import why_pruned
+from tuner.search.pruners.explain_optuna import why_pruned
 from tuner.search.pruners.percentile import RankedPruner, quicker
 from tuner.search.scheduler import CONTINUE, Scheduler, SchedulerContext, Verdict
 from tuner.store.connection.transactions import Unavailable

@@ -9,7 +9,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from tuner.config.notation.fields import SIZE
 from tuner.config.notation.size import parse_size
 
-DEFAULT_MAX_LOG_BYTES = 100 * 1024 * 1024
+DEFAULT = "100MiB"
 _LEAST_BYTES = 1024 * 1024
 
 
