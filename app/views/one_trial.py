@@ -24,7 +24,7 @@ from tuner.queries.trials.attempts import StoredAttempt
 from tuner.queries.trials.listing import ABANDONED
 from tuner.queries.usage import AttemptUse
 from tuner.search_spaces import ParamValue
-from tuner.terminal.tables import seconds
+from tuner.terminal.times import seconds
 from tuner.terminal.wording import duration
 
 

@@ -11,7 +11,7 @@ from tuner.app.data.outcome_words import shown
 from tuner.app.data.trials.curves import Curve
 from tuner.app.data.trials.one_trial import OneTrial
 from tuner.queries.usage import AttemptUse
-from tuner.terminal.tables import seconds
+from tuner.terminal.times import seconds
 from tuner.terminal.wording import values_text
 
 MIN_COMPARED, MAX_COMPARED = 2, 10
