@@ -289,7 +289,7 @@ def devices(
             print_allocations(allocations, study, as_json=as_json)
             return
         from tuner.devices.table import open_table
-        from tuner.terminal.devices import show_devices, watch_devices
+        from tuner.terminal.machine.devices import show_devices, watch_devices
         from tuner.terminal.machine.shares import rows_with_shares
 
         # A UUID that is broken over lines cannot be copied or searched for.

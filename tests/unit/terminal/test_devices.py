@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.fakes import GIB, FakeProbe, a_gpu
 from tuner.devices.device import Holder
 from tuner.devices.table import describe
-from tuner.terminal.devices import show_devices, watch_devices
+from tuner.terminal.machine.devices import show_devices, watch_devices
 
 LINKED = replace(a_gpu(0), island=1, numa_node=0)
 
