@@ -19,10 +19,13 @@ _TAIL_BYTES = 64 * 1024
 #: Maximum length of the text kept with an attempt; MySQL's TEXT holds 65,535 bytes.
 _MAX_DETAIL = 16_000
 
-# Texts of CUDA, cuDNN, cuBLAS (as torch shows them), XLA and TensorFlow.
+# Texts of CUDA, cuDNN, cuBLAS (as torch shows them), CUDA itself (as C programs, Numba, RAPIDS and
+# XGBoost show it), Triton, CuPy, XLA and TensorFlow.
 _DEVICE_MEMORY = re.compile(
     r"CUDA out of memory|CUDA error: out of memory|CUDNN_STATUS_ALLOC_FAILED"
-    r"|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED|ResourceExhaustedError"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|Triton Error \[CUDA\]: out of memory|cupy\.cuda\.memory\.OutOfMemoryError"
+    r"|RESOURCE_EXHAUSTED|ResourceExhaustedError"
 )
 _HOST_MEMORY = re.compile(
     r"^MemoryError|DefaultCPUAllocator: (?:can't|not enough)|Cannot allocate memory"

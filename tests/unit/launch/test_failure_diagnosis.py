@@ -19,6 +19,19 @@ MEMORY_TEXTS = [
     ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", Cause.DEVICE_MEMORY),
     ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", Cause.DEVICE_MEMORY),
     ("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying", Cause.DEVICE_MEMORY),
+    # Of a C program, Numba, CuPy and XGBoost.
+    ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", Cause.DEVICE_MEMORY),
+    (
+        "CudaAPIError: [<CUresult.CUDA_ERROR_OUT_OF_MEMORY: 2>] Call to cuMemAlloc results in "
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        Cause.DEVICE_MEMORY,
+    ),
+    (
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 429,496,729,600 bytes",
+        Cause.DEVICE_MEMORY,
+    ),
+    ("std::bad_alloc: cudaErrorMemoryAllocation: out of memory", Cause.DEVICE_MEMORY),
+    ("RuntimeError: Triton Error [CUDA]: out of memory", Cause.DEVICE_MEMORY),
     ("Traceback (most recent call last):\n  ...\nMemoryError", Cause.HOST_MEMORY),
     ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB", Cause.HOST_MEMORY),
     ("DefaultCPUAllocator: can't allocate memory: you tried", Cause.HOST_MEMORY),
