@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.dispatch.attempts.endings.hopeless_program import Streak
+from tuner.dispatch.attempts.endings.hopeless_program import Streak, said_last
 from tuner.domain.attempt import Cause, Ending, Outcome
 
 BOOM = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail="Traceback\nValueError: boom")
@@ -33,6 +33,28 @@ def test_failures_of_other_kinds_begin_anew(other: Ending) -> None:
 def test_one_good_end_shows_that_the_program_works(good: Ending) -> None:
     assert not any(noted(BOOM, good, BOOM, BOOM, BOOM, BOOM))
     assert not any(noted(BOOM, BOOM, BOOM, is_over=True))
+
+
+def cuda_error(name: str) -> Ending:
+    detail = (
+        f"Traceback\ntorch.AcceleratorError: CUDA error: {name}\n"
+        "Search for `cudaErrorX' in https://docs.nvidia.com/cuda/x.html for more information.\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call, so the "
+        "stacktrace below might be incorrect.\n"
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+    )
+    return Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail=detail)
+
+
+def test_cuda_errors_are_told_apart_though_torch_ends_each_with_the_same_advice() -> None:
+    names = ("device-side assert triggered", "an illegal memory access", "unspecified failure")
+    assert not any(noted(*map(cuda_error, names)))
+    alike = [cuda_error(names[0])] * 3
+    assert noted(*alike)[-1]
+    assert said_last(alike[0]) == (
+        "torch.AcceleratorError: CUDA error: device-side assert triggered"
+    )
 
 
 def test_what_the_program_did_not_do_does_not_count() -> None:

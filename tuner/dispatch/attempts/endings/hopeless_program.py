@@ -14,6 +14,11 @@ N_ALIKE = 3
 
 # What differs between two failures of one kind: numbers, addresses, paths of a trial's own.
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?|/\S+")
+# What torch says below each CUDA error, whichever it is.
+_ADVICE = re.compile(
+    r"Search for `cudaError|CUDA kernel errors might be asynchronously"
+    r"|For debugging consider passing CUDA_LAUNCH_BLOCKING|Compile with `TORCH_USE_CUDA_DSA`"
+)
 
 
 class Streak:
@@ -49,7 +54,7 @@ def said_last(ending: Ending) -> str:
     For a program without a result, this is what was looked for, not its last output.
     """
     lines = [line.strip() for line in ending.detail.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(HINT)] or lines
+    lines = [line for line in lines if not (line.startswith(HINT) or _ADVICE.match(line))] or lines
     if not lines:
         return ending.outcome.value.replace("_", " ")
     if ending.cause is Cause.NO_RESULT:
