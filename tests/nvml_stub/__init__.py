@@ -30,6 +30,8 @@ class StubProcess:
     #: None where NVML does not tell.
     mib: int | None = 100
     utilization_pct: int = 0
+    #: A client of MPS: NVML gives no utilization of its own.
+    is_mps: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +156,8 @@ def _slice_text(one: StubSlice) -> str:
 
 
 def _process_text(process: StubProcess) -> str:
-    return f"proc {process.pid} {_figure(process.mib)} {process.utilization_pct}"
+    figures = f"{_figure(process.mib)} {process.utilization_pct} {int(process.is_mps)}"
+    return f"proc {process.pid} {figures}"
 
 
 def _figure(value: int | None) -> str:

@@ -10,7 +10,8 @@
  *   link GPU                                            NVLink from the gpu above to that number
  *   more SM_MHZ MEMORY_MHZ PCIE_RX PCIE_TX NVLINK_RX NVLINK_TX   of the gpu above: clocks; counters
  *                                                       in bytes (PCIe) and KiB (NVLink)
- *   proc PID MIB UTIL_PCT                               on the gpu or mig above
+ *   proc PID MIB UTIL_PCT IS_MPS                        on the gpu or mig above; a client of MPS
+ *                                                       has no utilization of its own
  *
  * A figure of -1 is "not supported" (for a process: not known), and so is a mask of 0. FLAGS is
  * words joined by commas: lost, unknown (the error 999), no_memory_v2, no_processes, no_p2p,
@@ -29,7 +30,7 @@ enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, PCIE_TX_BYTES = 0, TYPE_ULL = 3 };
 enum { FIELD_NVLINK_TX = 138, FIELD_NVLINK_RX = 139, FIELD_PCIE_TX = 197, FIELD_PCIE_RX = 198 };
 enum { P2P_NVLINK = 2, P2P_OK = 0, P2P_NOT_SUPPORTED = 5 };
 
-typedef struct { int pid; long mib; int util; } process_t;
+typedef struct { int pid; long mib; int util, is_mps; } process_t;
 typedef struct {
     int gpu, slice;
     char uuid[96], name[96], flags[96];
@@ -113,7 +114,8 @@ static int load(machine_t *m) {
             m->links[m->n_links++] = (link_t){last->gpu, atoi(line + 5)};
         if (last && !strncmp(line, "proc ", 5) && last->n_processes < MAX_PROCESSES) {
             process_t *process = &last->processes[last->n_processes++];
-            sscanf(line, "proc %d %ld %d", &process->pid, &process->mib, &process->util);
+            sscanf(line, "proc %d %ld %d %d", &process->pid, &process->mib, &process->util,
+                   &process->is_mps);
         }
     }
     fclose(file);
@@ -278,15 +280,33 @@ int nvmlDeviceGetProcessUtilization(void *handle, process_use_t *uses, unsigned 
     ENTRY(handle);
     if (e.slice >= 0 || strstr(e.flags, "no_processes")) return NOT_SUPPORTED;
     if (!e.n_processes) return NOT_FOUND;
-    unsigned room = *n;
+    unsigned room = *n, used = 0;
     *n = (unsigned)e.n_processes;
     if (!uses || room < *n) return TOO_SMALL;
-    for (unsigned i = 0; i < *n; i++) {
-        memset(&uses[i], 0, sizeof uses[i]);
-        uses[i].pid = (unsigned)e.processes[i].pid;
-        uses[i].at_us = since_us + 1;
-        uses[i].sm = (unsigned)e.processes[i].util;
+    for (int i = 0; i < e.n_processes; i++) {
+        if (e.processes[i].is_mps) continue;
+        memset(&uses[used], 0, sizeof uses[used]);
+        uses[used].pid = (unsigned)e.processes[i].pid;
+        uses[used].at_us = since_us + 1;
+        uses[used++].sm = (unsigned)e.processes[i].util;
     }
+    *n = used;
+    return OK;
+}
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *handle, unsigned *n, process_info_t *infos) {
+    ENTRY(handle);
+    unsigned room = *n, used = 0;
+    *n = (unsigned)e.n_processes;
+    if (room < *n) return TOO_SMALL;
+    for (int i = 0; i < e.n_processes; i++) {
+        if (!e.processes[i].is_mps) continue;
+        infos[used].pid = (unsigned)e.processes[i].pid;
+        infos[used].used = (unsigned long long)e.processes[i].mib << 20;
+        infos[used].gi = infos[used].ci = ~0u;
+        used++;
+    }
+    *n = used;
     return OK;
 }
 

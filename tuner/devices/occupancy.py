@@ -11,11 +11,17 @@ from tuner.devices.device import DeviceStatus, Holder
 HIDDEN_USE_BYTES = 1024**3
 
 _MAX_NAMED_HOLDERS = 3
+#: NVIDIA's MPS server stays on a GPU after its clients, which are listed with their own pids.
+_MPS = "nvidia-cuda-mps"
 
 
 def use_by_others(status: DeviceStatus, *, own_pids: frozenset[int] = frozenset()) -> str | None:
     """The users of a device: `python (pid 4242, user ann) holds 8.1 GiB of it`; None if unused."""
-    others = [holder for holder in status.holders if holder.pid not in own_pids]
+    others = [
+        holder
+        for holder in status.holders
+        if holder.pid not in own_pids and not (holder.command or "").startswith(_MPS)
+    ]
     if others:
         return holders_text(others)
     used_bytes = status.memory_used_bytes or 0

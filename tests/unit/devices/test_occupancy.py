@@ -9,6 +9,7 @@ from tuner.devices.device import DeviceStatus, Holder
 from tuner.devices.occupancy import HIDDEN_USE_BYTES, size_text, use_by_others
 
 ANN = Holder(pid=4242, user="ann", command="python", memory_bytes=int(8.1 * GIB))
+MPS = Holder(pid=9, user="root", command="nvidia-cuda-mps-server", memory_bytes=66 * 1024**2)
 NOBODY = Holder(pid=7, user=None, command=None, memory_bytes=None)
 
 
@@ -28,6 +29,10 @@ NOBODY = Holder(pid=7, user=None, command=None, memory_bytes=None)
         ),
         pytest.param(
             9 * GIB, (Holder(pid=1, user=None, command="x", memory_bytes=GIB),), None, id="own"
+        ),
+        pytest.param(GIB, (MPS,), None, id="MPS without clients"),
+        pytest.param(
+            9 * GIB, (MPS, ANN), "python (pid 4242, user ann) holds 8.1 GiB of it", id="under MPS"
         ),
         pytest.param(
             0,

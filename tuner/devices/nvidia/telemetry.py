@@ -170,15 +170,24 @@ def _pcie_rates(handle: _Handle) -> tuple[int, int]:
 def _processes(gpu: _Gpu) -> tuple[ProcessReading, ...]:
     found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu.handle)
     # A process that is alone does all that its GPU does.
-    shares = (given(lambda: _utilizations(gpu)) or {}) if len(found) > 1 else None
+    shares = (given(lambda: _utilizations(gpu)) or {}) if len(found) > 1 else {}
+    clients = given(lambda: _mps_clients(gpu)) or frozenset() if shares else frozenset()
     return tuple(
         ProcessReading(
             session=_session(int(one.pid)),
             memory_bytes=one.usedGpuMemory,
-            utilization_pct=shares.get(int(one.pid), 0) if shares else None,
+            utilization_pct=(
+                shares.get(int(one.pid), 0) if shares and int(one.pid) not in clients else None
+            ),
         )
         for one in found
     )
+
+
+def _mps_clients(gpu: _Gpu) -> frozenset[int]:
+    """Processes under MPS: NVML gives what they do together, as the utilization of the server."""
+    found = pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu.handle)
+    return frozenset(int(one.pid) for one in found)
 
 
 def _utilizations(gpu: _Gpu) -> dict[int, int]:
