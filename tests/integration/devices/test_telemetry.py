@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -22,7 +23,7 @@ from tuner.devices.device import Device, DeviceId
 from tuner.devices.nvidia.probe import open_nvml
 from tuner.devices.nvidia.telemetry import NvmlTelemetry
 from tuner.devices.usage.readings import DeviceReading, ProcessReading
-from tuner.devices.usage.tally import MIB, Holding
+from tuner.devices.usage.tally import MIB, Holding, charge
 from tuner.dispatch.upkeep.telemetry_thread import Sample, Sampler
 from tuner.domain.attempt import AttemptId
 from tuner.host.clock import SystemClock
@@ -120,6 +121,27 @@ def test_processes_that_share_a_gpu(open_on: Callable[..., NvmlTelemetry]) -> No
         (os.getsid(0), 100 * MIB, 60),
         (2**31 - 1, None, 20),
     ]
+
+
+def test_clients_of_mps_have_no_utilization_of_their_own(
+    open_on: Callable[..., NvmlTelemetry],
+) -> None:
+    # As on an H200: MPS's server is listed with what all of its clients do.
+    processes = (
+        StubProcess(pid=2**31 - 1, mib=66, utilization_pct=44),
+        StubProcess(pid=os.getpid(), mib=1810, is_mps=True),
+        StubProcess(pid=os.getppid(), mib=1810, is_mps=True),
+    )
+    telemetry = open_on(StubGpu(uuid=A, utilization_pct=90, processes=processes))
+    reading = telemetry.read({}, 0.0)[A]
+    assert [each.utilization_pct for each in reading.processes] == [44, None, None]
+    holdings = [
+        replace(holding(name, A), share=0.5, sessions=frozenset({os.getsid(pid)}))
+        for name, pid in (("0.1", os.getpid()), ("1.1", os.getppid()))
+    ]
+    spans_ms = {each.attempt_id: 1000 for each in holdings}
+    charged = charge(reading, holdings, spans_ms)
+    assert [each.utilization_pct_ms for each in charged.values()] == [45_000, 45_000]
 
 
 def test_counters_that_were_set_back_tell_nothing(
@@ -298,8 +320,40 @@ def test_an_attempt_is_charged_from_its_lease_to_its_end(
     ((key, tally),) = bench.sampler.take().attempts.items()
     # All of it again, to be written in the place of what was written.
     assert (key, tally.covered_ms, tally.energy_mj) == (("0.1", A), 2250, 450_000)
+    bench.clock.advance(0.5)
     bench.sampler.hold([])
+    # From the last look on with what was seen then.
+    ((key, tally),) = bench.sampler.take().attempts.items()
+    assert (key, tally.covered_ms, tally.energy_mj) == (("0.1", A), 2750, 550_000)
     bench.looks(1)
+    assert bench.sampler.take().attempts == {}
+
+
+def test_rest_of_an_attempt_is_charged_to_it_alone(
+    open_on: Callable[..., NvmlTelemetry],
+) -> None:
+    bench = Bench(open_on(StubGpu(uuid=A, utilization_pct=50, power_mw=200_000)))
+    first, second = (replace(holding(name, A), share=0.5) for name in ("0.1", "1.1"))
+    bench.sampler.hold([first, second])
+    bench.looks(1)
+    bench.clock.advance(0.25)
+    # It is known by now which processes are the other's.
+    bench.sampler.hold([replace(second, sessions=frozenset({7}))])
+    found = {name: each.covered_ms for (name, _), each in bench.sampler.take().attempts.items()}
+    assert found == {"0.1": 1250, "1.1": 1000}
+    bench.looks(1)
+    found = {name: each.covered_ms for (name, _), each in bench.sampler.take().attempts.items()}
+    assert found == {"1.1": 2000 + 250}
+
+
+def test_attempt_between_two_looks_is_not_charged_with_what_was_before_it(
+    open_on: Callable[..., NvmlTelemetry],
+) -> None:
+    bench = Bench(open_on(StubGpu(uuid=A, utilization_pct=50)))
+    bench.looks(1)
+    bench.sampler.hold([holding("0.1", A, since_s=bench.now_s + 0.25)])
+    bench.clock.advance(0.75)
+    bench.sampler.hold([])
     assert bench.sampler.take().attempts == {}
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from tuner.devices.device import Device, DeviceId
@@ -83,6 +84,8 @@ class Sampler:
         self._holdings: tuple[Holding, ...] = ()
         self._lock = threading.Lock()
         self._looked_at_s: float | None = None
+        #: What was read then.
+        self._readings: Mapping[DeviceId, DeviceReading] = {}
         self._second = 0
         #: Readings of the current second, which is not complete.
         self._present: dict[DeviceId, Tally] = {}
@@ -93,8 +96,10 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def hold(self, holdings: Sequence[Holding]) -> None:
-        """Sets the current leases."""
-        self._holdings = tuple(holdings)
+        """Sets the current leases. Attempts that are not among them any more have ended now."""
+        with self._lock:
+            self._charge_ended({_key(each) for each in holdings})
+            self._holdings = tuple(holdings)
 
     def look_at(self, devices: Sequence[Device]) -> None:
         """Replaces the devices to read."""
@@ -124,11 +129,16 @@ class Sampler:
         for each in holdings:
             sessions[each.device_id] = sessions.get(each.device_id, frozenset()) | each.sessions
         readings = self._read(sessions, now.monotonic_s)
+        with self._lock:
+            span_s = self._span_s(now)
+            self._looked_at_s, self._readings = now.monotonic_s, readings
+            if span_s > 0:
+                self._add(readings, holdings, span_s, now)
+
+    def _span_s(self, now: Instant) -> float:
+        """Seconds that a reading counts for."""
         passed_s = 0.0 if self._looked_at_s is None else now.monotonic_s - self._looked_at_s
-        self._looked_at_s = now.monotonic_s
-        span_s = min(passed_s, _LONGEST_SPAN * self._every_s)
-        if span_s > 0:
-            self._add(readings, holdings, span_s, now)
+        return min(passed_s, _LONGEST_SPAN * self._every_s)
 
     def _read(self, sessions: Sessions, now_s: float) -> Mapping[DeviceId, DeviceReading]:
         devices, telemetry = self._telemetry
@@ -161,30 +171,55 @@ class Sampler:
         now: Instant,
     ) -> None:
         second = max(int(now.utc.timestamp()), self._second)
-        with self._lock:
-            if second > self._second:
-                self._past += [
-                    Sample(device_id=device_id, start_s=self._second, tally=tally)
-                    for device_id, tally in self._present.items()
-                ]
-                self._present, self._second = {}, second
-            # Attempts that released a device meanwhile are skipped: their sums may have been
-            # collected.
-            still = frozenset(self._holdings)
-            for device_id, reading in readings.items():
-                seen = self._present.setdefault(device_id, Tally())
-                seen.add(tally_of(reading, round(1000 * span_s)))
-                on_it = [each for each in holdings if each.device_id == device_id and each in still]
-                self._charge(reading, on_it, span_s, now.monotonic_s)
+        if second > self._second:
+            self._past += [
+                Sample(device_id=device_id, start_s=self._second, tally=tally)
+                for device_id, tally in self._present.items()
+            ]
+            self._present, self._second = {}, second
+        # Attempts that released a device meanwhile are skipped: their sums may have been
+        # collected.
+        still = {_key(each) for each in self._holdings}
+        for device_id, reading in readings.items():
+            seen = self._present.setdefault(device_id, Tally())
+            seen.add(tally_of(reading, round(1000 * span_s)))
+            on_it = [
+                each for each in holdings if each.device_id == device_id and _key(each) in still
+            ]
+            self._charge(reading, on_it, span_s, now.monotonic_s)
+
+    def _charge_ended(self, still: AbstractSet[tuple[AttemptId, DeviceId]]) -> None:
+        """Charges ended attempts for the time since the last look, with what was read then."""
+        if self._looked_at_s is None or all(_key(each) in still for each in self._holdings):
+            return
+        now = self._clock.now()
+        for device_id, reading in self._readings.items():
+            on_it = [each for each in self._holdings if each.device_id == device_id]
+            # What was read before an attempt began is not its own.
+            ended = {
+                each.attempt_id
+                for each in on_it
+                if _key(each) not in still and each.since_s < self._looked_at_s
+            }
+            self._charge(reading, on_it, self._span_s(now), now.monotonic_s, only=ended)
 
     def _charge(
-        self, reading: DeviceReading, holdings: Sequence[Holding], span_s: float, now_s: float
+        self,
+        reading: DeviceReading,
+        holdings: Sequence[Holding],
+        span_s: float,
+        now_s: float,
+        *,
+        only: Collection[AttemptId] | None = None,
     ) -> None:
+        """Adds a reading to the sums of attempts on a device; `only` of some of them."""
         spans_ms = {
             each.attempt_id: round(1000 * max(0.0, min(span_s, now_s - each.since_s)))
             for each in holdings
         }
         for attempt_id, tally in charge(reading, holdings, spans_ms).items():
+            if only is not None and attempt_id not in only:
+                continue
             (device_id,) = {each.device_id for each in holdings}
             key = (attempt_id, device_id)
             self._attempts.setdefault(key, Tally()).add(tally)
@@ -198,6 +233,10 @@ class Sampler:
         except Exception:
             # The edge of a thread: training continues without telemetry.
             _log.exception("Devices are not looked at any more")
+
+
+def _key(holding: Holding) -> tuple[AttemptId, DeviceId]:
+    return holding.attempt_id, holding.device_id
 
 
 def _copy(tally: Tally) -> Tally:
