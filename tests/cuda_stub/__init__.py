@@ -9,6 +9,6 @@ from tests.compiling import compile_library
 _SOURCE = Path(__file__).with_name("cuda_stub.c")
 
 
-def compiled_cuda_stub(folder: Path) -> Path:
+def compiled_cuda_stub(folder: Path, name: str = "libcuda_stub.so") -> Path:
     """Compiles the library into a folder."""
-    return compile_library(_SOURCE, folder / "libcuda_stub.so")
+    return compile_library(_SOURCE, folder / name)

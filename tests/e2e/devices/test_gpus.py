@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.cuda_stub import compiled_cuda_stub
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess, StubSlice
 from tuner.errors import EXIT_INTERRUPTED
@@ -45,6 +51,32 @@ def train(trial):
 """
 
 
+# As CuPy and Numba do: torch does not know of it.
+INITIALISES_CUDA = """
+import ctypes
+import os
+
+import torch
+
+IMPORTED_BY = os.getpid()
+assert ctypes.CDLL({library!r}).cuInit(0) == 0
+
+def train(trial):
+    trial.set_user_attr("imported_by_itself", IMPORTED_BY == os.getpid())
+    return trial.params.x
+"""
+
+
+@contextmanager
+def mps_server(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of that name."""
+    program = folder / "nvidia-cuda-mps-server"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([program, "60"]) as server:
+        yield server
+        server.kill()
+
+
 def seen_by_trials(folder: StudyFolder, key: str) -> set[str]:
     query = "select value_json from trial_user_attributes where key = ?"
     return {value for (value,) in folder.rows(query, key)}
@@ -70,6 +102,35 @@ def test_auto_uses_every_free_gpu_and_names_the_busy_one(
     assert "pid 1" in ended.out
     assert seen_by_trials(gpu_folder, "visible") == {'"GPU-aaaa"', '"GPU-cccc"'}
     assert seen_by_trials(gpu_folder, "label") == {'["GPU 0"]', '["GPU 2"]'}
+
+
+def test_module_that_initialises_cuda_is_imported_by_each_trial_itself(
+    study_folder: StudyFolder, tmp_path: Path
+) -> None:
+    library = compiled_cuda_stub(tmp_path, "libcuda.so.1")
+    study_folder.write("seen.py", INITIALISES_CUDA.format(library=str(library)))
+    study_folder.study(trial={"function": "seen:train"}, devices="cpu:1", budget={"trials": 2})
+    ended = study_folder.tune()
+    assert ended.code == 0, ended.text
+    assert "trial.function: importing seen initialises CUDA" in ended.out
+    assert seen_by_trials(study_folder, "imported_by_itself") == {"true"}
+
+
+def test_gpu_with_the_server_of_mps_is_free(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub, tmp_path: Path
+) -> None:
+    with mps_server(tmp_path) as server:
+        process = StubProcess(pid=server.pid, mib=66)
+        nvml_stub.write([StubGpu(uuid="GPU-aaaa", used_mib=74, processes=(process,))])
+        shown = gpu_folder.tuner("devices", "--json")
+        (row,) = json.loads(shown.out)
+        assert row["is_free"], shown.text
+        assert "nvidia-cuda-mps-server" in row["holders"]
+        gpu_folder.write("seen.py", SEEN)
+        gpu_folder.study(trial={"function": "seen:train"}, devices="auto", budget={"trials": 2})
+        ended = gpu_folder.tune()
+    assert ended.code == 0, ended.text
+    assert "devices: GPU 0\n" in ended.out
 
 
 def test_mig_slices_are_devices_of_their_own(gpu_folder: StudyFolder, nvml_stub: NvmlStub) -> None:

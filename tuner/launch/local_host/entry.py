@@ -31,6 +31,8 @@ class ProgramCheck:
     problem: str = ""
     #: Importing it ahead of the fork has initialised CUDA or started a runtime's threads.
     is_unsafe_to_preload: bool = False
+    #: Libraries that it imports, to be imported ahead of the fork all the same.
+    libraries: tuple[str, ...] = ()
     #: Notes on the modules; the program works.
     remarks: tuple[str, ...] = ()
 
@@ -74,10 +76,14 @@ def check(
     lifeline.hold(lifeline_path, is_alone=True)
     _look_where_the_server_looks()
     problems = (_problem(key, name, parameters) for key, name in _functions(program))
+    problem = next(filter(None, problems), "")
+    has_cuda = _has_initialised_cuda()
     found = ProgramCheck(
-        problem=next(filter(None, problems), ""),
-        is_unsafe_to_preload=_is_unsafe(),
-        remarks=tuple(preload.remarks),
+        problem=problem,
+        # Both start threads when they are imported or first used; a fork loses them.
+        is_unsafe_to_preload=has_cuda or "jax" in sys.modules or "tensorflow" in sys.modules,
+        libraries=tuple(name for name in ("torch", "torch._dynamo") if name in sys.modules),
+        remarks=(*preload.remarks, *([_cuda_remark(program)] if has_cuda else [])),
     )
     answer.send(found)
     answer.close()
@@ -124,9 +130,16 @@ def _import_error(error: BaseException) -> str:
     )
 
 
-def _is_unsafe() -> bool:
+def _has_initialised_cuda() -> bool:
     torch = sys.modules.get("torch")
-    if torch is not None and getattr(torch.cuda, "_is_in_bad_fork", lambda: False)():
-        return True
-    # Both start threads when they are imported or first used; a fork loses them.
-    return "jax" in sys.modules or "tensorflow" in sys.modules
+    in_bad_fork = torch is not None and getattr(torch.cuda, "_is_in_bad_fork", lambda: False)()
+    return preload.has_initialised_cuda or in_bad_fork
+
+
+def _cuda_remark(program: Program) -> str:
+    key, name = _functions(program)[0]
+    return (
+        f"{key}: importing {name.partition(':')[0]} initialises CUDA, and a forked process cannot "
+        "use that, so every trial imports it again. Use CUDA in the function only: trials then "
+        "start faster."
+    )

@@ -143,7 +143,7 @@ class LocalLauncher:
         """
         found = self._ask_child(program, parameters)
         if found.is_unsafe_to_preload:
-            self._start_server(_base_modules(program))
+            self._start_server([*_base_modules(program), *found.libraries])
         if found.problem:
             raise LaunchError(found.problem)
         return found.remarks

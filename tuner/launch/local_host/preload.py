@@ -46,6 +46,8 @@ _NEEDS_TORCH = re.compile(
 )
 # Torch imports it with the first optimizer or DDP model, 1.3 s in each trial.
 _NEEDS_DYNAMO = re.compile(rb"optim|ddp\.wrap|DistributedDataParallel")
+#: The driver's library in a list of mapped files.
+_CUDA_LIBRARY = re.compile(r"\s(/\S*/libcuda\.so\S*)$", re.MULTILINE)
 #: multiprocessing imports it in each forked process to find its target: 1 ms per trial.
 _OF_A_FORK = "multiprocessing.popen_forkserver"
 _INSTALLED = tuple(
@@ -54,6 +56,8 @@ _INSTALLED = tuple(
 #: Folders of libraries elsewhere: in the home (`pip install --user`), or below an environment that
 #: this one is built on.
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
+#: Named to a server, and not of the user.
+_NOT_THEIRS = frozenset({"tuner", "torch"})
 
 #: Module search path of every forked process; empty outside of a fork server.
 import_path: list[str] = []
@@ -63,12 +67,14 @@ remarks: list[str] = []
 start_method: str | None = None
 #: Exit handlers of modules; each forked process runs them at its end.
 exit_handlers: list[Callable[[], object]] = []
+#: Whether importing the user's modules has initialised CUDA, through torch or any other library.
+has_initialised_cuda = False
 # Torch's cost 40 ms at each end and do nothing there; the others are done by the worker itself.
 _WITHOUT_EXIT_HANDLERS = frozenset({"torch", "tuner", *sys.stdlib_module_names})
 
 
 def _preload() -> None:
-    global start_method
+    global has_initialised_cuda, start_method
     # Away from the terminal's process group: Ctrl-C is the dispatcher's to handle.
     os.setsid()
     # Imports may hang. Later this process ends when the last worker has, and ends what they left.
@@ -86,6 +92,7 @@ def _preload() -> None:
     names = [name for name in os.environ.pop(ENV_MODULES, "").split(",") if name]
     with _exit_handlers_kept():
         _import_all(names)
+    has_initialised_cuda = is_cuda_initialised()
     start_method = multiprocessing.get_start_method(allow_none=True)
     _import(_OF_A_FORK)
     if "numpy" in sys.modules:
@@ -134,7 +141,7 @@ def _import_all(names: Sequence[str]) -> None:
         for name in names:
             start_s = time.monotonic()
             _import(name)
-            if name.partition(".")[0] != "tuner":
+            if name.partition(".")[0] not in _NOT_THEIRS:
                 own_s = times.own_s(name, time.monotonic() - start_s)
                 remarks.extend(filter(None, [long_import(name, own_s)]))
     theirs = [name for name in set(sys.modules) - before if _is_users(name, names)]
@@ -148,7 +155,7 @@ def _import_all(names: Sequence[str]) -> None:
 def _is_users(name: str, named: Sequence[str]) -> bool:
     """Whether a module is the user's own: named in the study file, or not an installed one."""
     path = getattr(sys.modules[name], "__file__", None)
-    if path is None or name.partition(".")[0] == "tuner":
+    if path is None or name.partition(".")[0] in _NOT_THEIRS:
         return False
     return name in named or not _is_installed(Path(path))
 
@@ -171,6 +178,23 @@ def _import(name: str) -> None:
         importlib.import_module(name)
     except (Exception, SystemExit) as error:  # the check of the program shows it to the user
         print(f"Could not import {name} ahead of the trials: {error!r}", file=sys.stderr)
+
+
+def is_cuda_initialised() -> bool:
+    """Whether this process has initialised CUDA: its forks then cannot use it.
+
+    The driver's library is asked, as torch knows its own initialisation only, not that of CuPy or
+    Numba.
+    """
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return False
+    if (mapped := _CUDA_LIBRARY.search(maps)) is None:
+        return False
+    n_devices = ctypes.c_int()
+    code: int = ctypes.CDLL(mapped[1]).cuDeviceGetCount(ctypes.byref(n_devices))
+    return code == 0
 
 
 def _redirect_output(path: str) -> None:
