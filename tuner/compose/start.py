@@ -119,15 +119,15 @@ def _announce(
     """Shows the devices and remarks on the study before its first trial."""
     _announce_devices(console, host)
     if line := _sharing_line(config, host, environ):
-        console.print(line, highlight=False)
+        _say(console, line)
     if line := interpreter_line(config):
         _say(console, line)
     for line in (*remarks(config), *import_remarks(config), *unused_calls(config)):
         _say(console, line)
     if line := what_is_left_to_others(config, host.all_devices):
-        console.print(f"resources: {line}", highlight=False)
+        _say(console, f"resources: {line}")
     if line := widening_of(config, len(host.all_devices)):
-        console.print(f"widen: {line}", highlight=False)
+        _say(console, f"widen: {line}")
     if lent is not None:
         _say(console, _lent_line(lent))
     if config.budget.is_open:
