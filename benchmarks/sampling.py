@@ -1,11 +1,12 @@
 """What it costs the dispatcher to look at its GPUs, and how large a week of samples is.
 
     python -m benchmarks.sampling cost --gpus 8 --seconds 3600
+    python -m benchmarks.sampling cost --real --seconds 600
     python -m benchmarks.sampling size --gpus 8 --days 7
 
 The real sampler, the real record and a real SQLite file, on a clock that jumps from second to
-second. NVML is the tests' stand-in, which reads a text file in every call; a real driver is asked
-through the same functions, and takes its own time for each.
+second. NVML is the tests' stand-in, which reads a text file in every call. With --real it is the
+driver of this machine and its GPUs, which are looked at as often as they answer.
 """
 
 import argparse
@@ -104,8 +105,16 @@ def stubbed(folder: Path, n_gpus: int) -> Iterator[tuple[Device, ...]]:
     os.environ["FAKE_NVML"] = str(stub.state_file)
     pynvml.nvmlLib = ctypes.CDLL(str(library))
     stub.write([_a_gpu(number) for number in range(n_gpus)])
+    with driver() as devices:
+        yield devices
+
+
+@contextmanager
+def driver() -> Iterator[tuple[Device, ...]]:
+    """The GPUs that NVML has."""
     probe = open_nvml(None)
-    assert probe is not None, "the stub is there"
+    if probe is None:
+        sys.exit("This machine has no NVIDIA driver.")
     yield probe.devices()
     probe.close()
 
@@ -166,16 +175,22 @@ def recording(
     database.close()
 
 
-def measure_cost(n_gpus: int, seconds: int) -> Cost:
-    """Sampling, and everything that is done with the samples."""
+def measure_cost(n_gpus: int | None, seconds: int) -> Cost:
+    """Sampling, and everything that is done with the samples.
+
+    Args:
+        n_gpus: GPUs of the stand-in; None for those of this machine.
+        seconds: Number of looks.
+    """
     folder = Path(tempfile.mkdtemp(prefix="bench-sampling-"))
     clock = JumpingClock()
     walls: list[float] = []
     look_s = write_s = 0.0
     with (
-        stubbed(folder, n_gpus) as devices,
+        driver() if n_gpus is None else stubbed(folder, n_gpus) as devices,
         recording(folder, devices, clock) as (_, recorder, held),
     ):
+        n_gpus = len(devices)
         sampler = Sampler(NvmlTelemetry, devices, clock, every_s=1.0)
         sampler.hold(held)
         usage = Usage(recorder, sampler)
@@ -273,13 +288,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the sampling of devices.")
     parser.add_argument("measure", choices=("cost", "size"))
     parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument(
+        "--real", action="store_true", help="the GPUs of this machine, for the cost"
+    )
     parser.add_argument("--seconds", type=int, default=3600, help="of the study, for the cost")
     parser.add_argument("--days", type=float, default=7.0, help="of the study, for the size")
     parser.add_argument("--output", type=Path, help="benchmark-sampling-MEASURE.json if absent")
     args = parser.parse_args()
     print(f"{this_machine()}, load {psutil.getloadavg()[0]:.1f}", flush=True)
     is_cost = args.measure == "cost"
-    found = measure_cost(args.gpus, args.seconds) if is_cost else measure_size(args.gpus, args.days)
+    n_gpus = None if args.real else args.gpus
+    found = measure_cost(n_gpus, args.seconds) if is_cost else measure_size(args.gpus, args.days)
     output = args.output or Path(f"benchmark-sampling-{args.measure}.json")
     packages = package_versions(Path(sys.executable), _PACKAGES)
     write_json(output, packages={"tuner": packages}, figures=asdict(found))
