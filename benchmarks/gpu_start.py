@@ -151,7 +151,7 @@ def main() -> None:
         folder = Path(path)
         (folder / "program.py").write_text(PROGRAM)
         wall_s, trials = of_the_tuner(folder, arguments.share, arguments.trials, arguments.seconds)
-        starts = of_python(folder, arguments.starts + 1)[1:]
+        starts = of_python(folder, arguments.starts + 1)[1:] if arguments.starts else []
     counted = trials[slots:]
     work_s = sum(each.end - each.first for each in trials)
     between_s = max(each.end for each in trials) - min(each.first for each in trials)
@@ -163,8 +163,9 @@ def main() -> None:
         _row("tuner: lease to the first result", [each.computed - each.leased for each in counted])
     )
     print(_row("tuner: last line to the release", [each.released - each.end for each in counted]))
-    print(_row("python program.py: to the first line", [first for first, _ in starts]))
-    print(_row("python program.py: to the first result", [computed for _, computed in starts]))
+    if starts:
+        print(_row("python program.py: to the first line", [first for first, _ in starts]))
+        print(_row("python program.py: to the first result", [result for _, result in starts]))
     if slots == 1:
         pauses = [after.first - before.end for before, after in pairwise(counted)]
         print(_row("tuner: last line to the next first line", pauses))

@@ -1,9 +1,11 @@
-"""Trials per minute on one real GPU: as many as `gpus: auto` packs, and one at a time.
+"""Trials per minute on one real GPU: as many as `gpus: auto` packs, and fixed numbers at a time.
 
     python -m benchmarks.packing --minutes 4
+    python -m benchmarks.packing --minutes 1 --gpus 1 0.25 auto
 
-Needs an NVIDIA GPU. Both studies train the network of the root's study file on the digits, with
-random sampling and no pruner, for the same time; what is counted are completed trials.
+Needs an NVIDIA GPU. All studies train the network of the root's study file on the digits, with
+random sampling and no pruner, for the same time; what is counted are completed trials, from the
+first one's start on.
 """
 
 import argparse
@@ -38,7 +40,10 @@ pruner: none
 devices: [0]
 budget: {{time: {seconds}s}}
 """
-COUNT = "select count(*) from trials where state = 'COMPLETE'"
+COUNT = """
+    select count(*), (julianday(max(ended_at)) - julianday(min(started_at))) * 1440
+    from tuner_attempts where outcome = 'completed'
+"""
 MOST = """
     select max(n) from (select count(*) n from tuner_leases a join tuner_leases b
     on b.leased_at <= a.leased_at and a.leased_at < b.released_at group by a.id)
@@ -52,13 +57,15 @@ def trials_per_minute(folder: Path, gpus: str, seconds: float) -> tuple[float, i
     command = [sys.executable, "-m", "tuner.run", f"{name}.yaml"]
     subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     with sqlite3.connect(folder / f"{name}.db") as connection:
-        (n_trials,), (most,) = (connection.execute(query).fetchone() for query in (COUNT, MOST))
-    return n_trials / seconds * 60, most
+        n_trials, minutes = connection.execute(COUNT).fetchone()
+        (most,) = connection.execute(MOST).fetchone()
+    return n_trials / minutes, most
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--minutes", type=float, default=4.0, help="of each study")
+    parser.add_argument("--gpus", nargs="+", default=["1", "auto"], help="of a trial")
     parser.add_argument("--output", type=Path, default=Path("benchmark-packing.json"))
     arguments = parser.parse_args()
     try:
@@ -69,14 +76,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = {
             gpus: trials_per_minute(Path(folder), gpus, arguments.minutes * 60)
-            for gpus in ("1", "auto")
+            for gpus in arguments.gpus
         }
     print(this_machine(), name)
     print("| resources | trials per minute | trials at once, at most |")
     print("|---|---|---|")
     for gpus, (pace, most) in found.items():
         print(f"| gpus: {gpus} | {pace:.1f} | {most} |")
-    print(f"ratio {found['auto'][0] / found['1'][0]:.2f}")
+    first, last = found[arguments.gpus[0]][0], found[arguments.gpus[-1]][0]
+    print(f"last to first {last / first:.2f}")
     packages = package_versions(Path(sys.executable), ["torch"])
     write_json(arguments.output, packages=packages | {"gpu": str(name)}, figures=found)
 
