@@ -162,13 +162,9 @@ def train(trial):
 def test_tensors_on_the_gpu_continue_after_ctrl_c(folder: StudyFolder) -> None:
     study(folder, SLOW, trial={"function": "forecast:train", "resources": {"gpus": 0.5}})
     running = folder.start()
-    wait_until(
-        lambda: (
-            (folder.path / "small.db").exists()
-            and len(folder.rows("select distinct trial_id from tuner_checkpoints")) == 2
-        ),
-        "both have saved",
-    )
+    wait_until(lambda: running.out.count(": started on") == 2, "both run")
+    query = "select distinct trial_id from tuner_checkpoints"
+    wait_until(lambda: len(folder.rows(query)) == 2, "both have saved")
     running.signal(signal.SIGINT)
     assert running.wait().code == EXIT_INTERRUPTED
     assert folder.tune().code == EXIT_BUDGET_REACHED
@@ -267,7 +263,8 @@ def test_trials_under_mps(folder: StudyFolder, tmp_path: Path) -> None:
         assert ended.code == EXIT_BUDGET_REACHED, ended.text
         assert "NVIDIA's MPS runs" in ended.out
         uses = folder.rows("select utilization_pct_ms / covered_ms from tuner_attempt_usage")
-        assert all(25 < pct <= 50 for (pct,) in uses), uses
+        # Half of what the server did, and all of it while one was alone.
+        assert all(25 < pct < 75 for (pct,) in uses), uses
         # MPS's server is still on the GPU.
         study(folder, TRAIN, study="later", trial=trial, devices="auto")
         later = folder.tune()

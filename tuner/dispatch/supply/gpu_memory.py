@@ -11,7 +11,7 @@ from tuner.devices.allocation.watch import DeviceWatch
 from tuner.devices.allocation.width import WHOLE, MemoryShare, Width, parts_on
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus
 from tuner.devices.packing.admission import (
-    CUDA_CONTEXT_BYTES,
+    LEAST_CONTEXT_BYTES,
     Neighbour,
     fits,
     promised_bytes,
@@ -169,7 +169,8 @@ class GpuMemory:
             now_s: The current monotonic time in seconds.
         """
         if torch_bytes is not None:
-            grant.peak_bytes = max(grant.peak_bytes or 0, torch_bytes + CUDA_CONTEXT_BYTES)
+            # The driver is asked once per second: the peak may have been between two looks.
+            grant.peak_bytes = max(grant.peak_bytes or 0, torch_bytes + LEAST_CONTEXT_BYTES)
         if self._sharing is None:
             return
         device, params = grant.devices[0], grant.candidate.asked.params

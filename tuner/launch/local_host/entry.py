@@ -139,7 +139,8 @@ def _has_initialised_cuda() -> bool:
 def _cuda_remark(program: Program) -> str:
     key, name = _functions(program)[0]
     return (
-        f"{key}: importing {name.partition(':')[0]} initialises CUDA, and a forked process cannot "
-        "use that, so every trial imports it again. Use CUDA in the function only: trials then "
-        "start faster."
+        f"{key}: importing {name.partition(':')[0]} initialises CUDA (or a library that it imports "
+        "does), and a forked process cannot use that, so every trial imports it again. If it is "
+        "your own line, such as torch.cuda.get_device_name(), move it into the function: trials "
+        "then start faster."
     )
