@@ -224,17 +224,22 @@ def test_who_stops_pausing_lets_the_best_of_few_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "action", "where", "rungs"),
+    ("mode", "check_order", "action", "where", "rungs"),
     [
-        ("stop", Action.PRUNE, "rung 0 (step 1)", [0]),
-        ("promote", Action.PAUSE, "rung 1 (step 3)", [0, 1]),
+        ("stop", False, Action.PRUNE, "rung 0 (step 1)", [0]),
+        ("stop", True, Action.PRUNE, "rung 1 (step 3)", [0, 1]),
+        ("promote", False, Action.PAUSE, "rung 1 (step 3)", [0, 1]),
     ],
 )
 def test_a_first_report_beyond_two_rungs(
-    tmp_path: Path, mode: str, action: Action, where: str, rungs: list[int]
+    tmp_path: Path, mode: str, check_order: bool, action: Action, where: str, rungs: list[int]
 ) -> None:
-    """Who may end is judged at each; who waits, waits at the highest alone."""
-    with searching(tmp_path, lambda: AshaPruner(1, mode=mode)) as search:
+    """Without `check_order`, a trial that may end is judged at each, as by Optuna's pruner."""
+
+    def make_pruner() -> AshaPruner:
+        return AshaPruner(1, mode=mode, check_order=check_order)
+
+    with searching(tmp_path, make_pruner) as search:
         for value in (0.9, 0.8, 0.7):
             first = asked(search)
             search.report(first.trial_id, 3, {"accuracy": value})
@@ -244,6 +249,21 @@ def test_a_first_report_beyond_two_rungs(
         assert where in decision.reason
         stored = search.study.get_trials()[late.number].system_attrs
     assert sorted(int(key[-1]) for key in stored if key.startswith(RUNG_KEY)) == rungs
+
+
+def test_a_program_that_reports_rarely_loses_two_of_three_trials_per_report(tmp_path: Path) -> None:
+    """Its first report, at step 250, passes the rungs at steps 2, 6, 18, 54 and 162 at once."""
+
+    def make_pruner() -> AshaPruner:
+        return AshaPruner(2, mode="stop", check_order=True)
+
+    ends = []
+    with searching(tmp_path, make_pruner) as search:
+        for number in range(90):
+            trial = asked(search)
+            value = {"accuracy": (number * 37 % 90) / 90}
+            ends.append(search.report(trial.trial_id, 250, value).action is Action.PRUNE)
+    assert 20 <= ends.count(False) <= 50  # Not one in 243.
 
 
 def test_brackets_are_drawn_once_a_trial_has_completed(tmp_path: Path) -> None:
