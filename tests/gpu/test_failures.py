@@ -142,6 +142,7 @@ def test_module_that_uses_cuda_when_it_is_imported(folder: StudyFolder, name: st
 
 SLOW = """
 import time
+import optuna
 import torch
 
 def train(trial):
@@ -154,6 +155,8 @@ def train(trial):
         x += 1
         trial.save_checkpoint({"x": x}, step=step)
         trial.report(float(x[0]), step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
         time.sleep(0.2)
     return float(x[0])
 """

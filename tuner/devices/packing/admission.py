@@ -14,9 +14,8 @@ from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceStatus
 
 #: GPU memory of a process besides torch's own allocations, at most and at least. On an H200 with
-#: CUDA 13: 610 MiB of the context, up to 690 MiB with the kernels of cuBLAS, cuDNN and attention,
-#: 760 MiB under MPS. It is less on GPUs with fewer multiprocessors. NCCL, some 550 MiB more, is not
-#: in it.
+#: CUDA 13: 610 MiB of the context, up to 690 MiB with the kernels of cuBLAS, cuDNN and attention.
+#: It is less on GPUs with fewer multiprocessors. NCCL, some 550 MiB more, is not in it.
 CUDA_CONTEXT_BYTES = 768 * 1024**2
 LEAST_CONTEXT_BYTES = 512 * 1024**2
 _MIN_MARGIN_BYTES = 512 * 1024**2
