@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -93,6 +94,25 @@ def setup_of(folder: StudyFolder) -> list[str]:
         f"export {name}={shlex.quote(folder.env[name])}" for name in ("STORAGE", "STEPS_LOG")
     ]
     return [*exports, f"export PYTHONPATH={REPOSITORY}"]
+
+
+def module_setup(folder: StudyFolder) -> list[str]:
+    """Lines that set the same variables by an environment module.
+
+    `tuner submit` is not given the last of them. Skipped without Environment Modules, but for CI.
+    """
+    if not Path("/usr/share/modules/init/bash").exists():
+        missing = "Environment Modules are needed: apt-get install environment-modules"
+        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+    file = folder.path.parent / "modules" / "train" / "1.0"
+    file.parent.mkdir(parents=True)
+    log = folder.env.pop("STEPS_LOG")
+    file.write_text(f"#%Module1.0\nsetenv STEPS_LOG {log}\n")
+    rest = [
+        f"export STORAGE={shlex.quote(folder.env['STORAGE'])}",
+        f"export PYTHONPATH={REPOSITORY}",
+    ]
+    return [*rest, f"module use {file.parents[1]}", "module load train/1.0"]
 
 
 def steps_of(log: Path) -> list[tuple[int, int]]:

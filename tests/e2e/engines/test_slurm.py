@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.engines.conftest import steps_of, write_forecast_study
+from tests.e2e.engines.conftest import module_setup, steps_of, write_forecast_study
 from tests.e2e.study_folder import StudyFolder
 from tests.e2e.study_folder import wait_until as wait_until_soon
 from tests.engines.slurm_cluster import SlurmCluster
@@ -104,6 +104,19 @@ def test_an_allocation_with_nothing_to_do_ends_itself(
     steps_log.with_name("go").touch()
     wait_until(lambda: set(slurm_server.states().values()) == {"COMPLETED"}, "all is over")
     assert {first, second} == set(slurm_server.states())
+
+
+def test_setup_loads_environment_modules(
+    slurm_folder: StudyFolder, slurm_server: SlurmCluster, steps_log: Path
+) -> None:
+    steps_log.with_name("go").touch()
+    write_study(slurm_folder, trials=2, nodes=1, setup=module_setup(slurm_folder))
+    (name,) = submit(slurm_folder)
+    wait_until(lambda: slurm_server.states().get(name) in ("COMPLETED", "FAILED"), "it is over")
+    log = slurm_folder.tuner("logs", "--allocation", name).out
+    assert sorted(steps_of(steps_log)) == [
+        (trial, step) for trial in range(2) for step in range(6)
+    ], log
 
 
 def test_scaling_down_lets_trials_save_and_cancelling_ends_all(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.engines.conftest import setup_of, steps_of, write_forecast_study
+from tests.e2e.engines.conftest import module_setup, setup_of, steps_of, write_forecast_study
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.engines.ssh_server import HOSTS, SshServer
 from tuner.errors import EXIT_BAD_INPUT
@@ -23,13 +23,15 @@ def ssh_folder(engine_folder: StudyFolder, ssh_server: SshServer) -> Iterator[St
     engine_folder.tuner("cancel", "study.yaml")
 
 
-def write_study(folder: StudyFolder, server: SshServer, **ssh: object) -> None:
+def write_study(
+    folder: StudyFolder, server: SshServer, *, setup: list[str] | None = None, **ssh: object
+) -> None:
     engine = {
         "name": "ssh",
         "nodes": 2,
         "idle": "3s",
         # Of the variables of `tuner submit` ssh takes none along.
-        "setup": setup_of(folder),
+        "setup": setup or setup_of(folder),
         "ssh": {"hosts": list(HOSTS), "options": server.options, **ssh},
     }
     write_forecast_study(folder, engine)
@@ -76,6 +78,17 @@ def test_code_is_copied_to_a_host_without_the_folder(
     copy = ssh_server.home / "tuner" / "small"
     assert [path.name for path in copy.glob("code/*/forecast.py")] == ["forecast.py"]
     assert (copy / "tuner-files" / "small").is_dir()
+
+
+def test_setup_loads_environment_modules(
+    ssh_folder: StudyFolder, ssh_server: SshServer, steps_log: Path
+) -> None:
+    steps_log.with_name("go").touch()
+    write_study(ssh_folder, ssh_server, setup=module_setup(ssh_folder))
+    done = ssh_folder.tuner("submit", "study.yaml", "--nodes", "1")
+    assert done.code == 0, done.text
+    wait_until(lambda: states_of(ssh_folder) == ["ended"], "all is over")
+    assert len(steps_of(steps_log)) == 24
 
 
 def test_what_a_host_lacks_is_told_before_anything_starts(

@@ -21,6 +21,7 @@ from tuner.engines.kubernetes.names import (
 )
 from tuner.engines.kubernetes.template import Manifest, merge
 from tuner.engines.port import ENV_ALLOCATION, ENV_NUMBER, AllocationOrder
+from tuner.engines.setup_lines import setup_lines
 
 CONTAINER = "tuner"
 #: Seconds that an allocation may take; its end is not known before its pod starts.
@@ -121,7 +122,8 @@ def _command(order: AllocationOrder) -> list[str]:
     """The words of the dispatcher, which is PID 1: that one alone gets SIGTERM."""
     if not order.setup:
         return list(order.command)
-    return ["bash", "-c", "\n".join([*order.setup, f"exec {shlex.join(order.command)}"])]
+    lines = (*setup_lines(order.setup), f"exec {shlex.join(order.command)}")
+    return ["bash", "-c", "\n".join(lines)]
 
 
 def _variables(order: AllocationOrder, number: int) -> list[Manifest]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tuner.engines.port import ENV_ALLOCATION, ENV_DEADLINE, ENV_NUMBER, AllocationOrder
+from tuner.engines.setup_lines import setup_lines
 
 #: Standard library and Ray only: it runs unchanged.
 PROGRAM = Path(__file__).with_name("program.py")
@@ -45,7 +46,7 @@ def _lines(order: AllocationOrder, name: str, number: int, *, is_in_image: bool)
 def _without_input(lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield "{"
-        yield from lines
+        yield from setup_lines(lines)
         yield "} < /dev/null"
 
 

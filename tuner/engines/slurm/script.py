@@ -10,6 +10,7 @@ from pathlib import Path
 from tuner.config.sections.engine import SlurmConfig
 from tuner.engines.names import plain_name
 from tuner.engines.port import AllocationOrder
+from tuner.engines.setup_lines import setup_lines
 
 _PREFIX = "tuner:"
 #: Comment of a job that is not needed any more.
@@ -63,7 +64,7 @@ def batch_script(order: AllocationOrder, numbers: Sequence[int], config: SlurmCo
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in order.environment.items()
     )
-    setup = "".join(f"{line}\n" for line in order.setup)
+    setup = "".join(f"{line}\n" for line in setup_lines(order.setup))
     command = f"{shlex.join(order.command)} &\n"
     return f"#!/bin/bash\n{options}\n\n{_WAIT}{exports}{setup}{command}{_END}"
 

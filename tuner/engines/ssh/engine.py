@@ -15,6 +15,7 @@ from tuner.engines.command import require_program, run_command
 from tuner.engines.environment import own_allocation, read_deadline
 from tuner.engines.names import plain_name
 from tuner.engines.port import AllocationOrder
+from tuner.engines.setup_lines import setup_lines
 from tuner.engines.ssh.script import (
     SEPARATOR,
     cancel_script,
@@ -67,7 +68,7 @@ class SshEngine:
             )
         if not self.copies_files:
             self._check_shared(order)
-        setup = "\n".join(order.setup)
+        setup = "\n".join(setup_lines(order.setup))
         python = on_host(self._python(order))
         for host in self._hosts:
             self._run(host, f"{setup}\n{python} -c 'import tuner'\n", "The tuner cannot run there")

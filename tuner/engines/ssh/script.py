@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tuner.engines.names import plain_name
 from tuner.engines.port import ENV_ALLOCATION, ENV_DEADLINE, ENV_NUMBER
+from tuner.engines.setup_lines import setup_lines
 
 #: Between the fields of a line that `look_script` prints.
 SEPARATOR = "|"
@@ -88,7 +89,7 @@ def start_script(
         state=state,
         exports=_exports({**environment, ENV_ALLOCATION: name, ENV_NUMBER: str(number)}, time_s),
         deadline=ENV_DEADLINE,
-        setup="".join(f"{line}\n" for line in setup),
+        setup="".join(f"{line}\n" for line in setup_lines(setup)),
         folder=shlex.quote(folder),
         command=" ".join([on_host(command[0]), *map(shlex.quote, command[1:])]),
     )
