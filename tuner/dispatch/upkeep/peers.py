@@ -12,9 +12,14 @@ from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.records.dispatchers.peers import Fleet
 
-#: Interval in seconds at which the results of other dispatchers are read.
+#: Intervals in seconds at which the results and the records of other dispatchers are read.
 _SYNC_EVERY_S = 1.0
 _LOOK_EVERY_S = 5.0
+#: Each dispatcher reads of all others: with more than these the intervals grow with their number,
+#: so that the database is asked for no more than in proportion to it.
+_N_OTHERS = 25
+#: An upper limit of both: trials of a lost dispatcher wait for a minute and one interval.
+_SELDOM_S = 10.0
 
 
 class Others:
@@ -51,9 +56,9 @@ class Others:
 
     def poll(self, now: Instant) -> None:
         """Reads the other dispatchers' state, at intervals."""
-        if now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S:
+        if now.monotonic_s - self._looked_at_s >= self._interval_s(_LOOK_EVERY_S):
             self._look(now)
-        elif now.monotonic_s - self._synced_at_s >= _SYNC_EVERY_S:
+        elif now.monotonic_s - self._synced_at_s >= self._interval_s(_SYNC_EVERY_S):
             self._sync(now)
 
     def count_devices(self, is_wanted: bool) -> None:
@@ -69,7 +74,8 @@ class Others:
         if not self._n_elsewhere:
             return False
         # Their dispatcher may have joined since the last check.
-        if not self._fleet.others or now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
+        soon_s = self._interval_s(_SYNC_EVERY_S)
+        if not self._fleet.others or now.monotonic_s - self._looked_at_s >= soon_s:
             self._look(now)
         if not self._n_elsewhere or not self._fleet.others:
             # None, or those of somebody who is no dispatcher; or one that died has left some here.
@@ -84,7 +90,8 @@ class Others:
 
     def may_run(self, n_devices: int, now: Instant) -> bool:
         """Whether another dispatcher has `n_devices` devices, or trials run elsewhere."""
-        if not self._fleet.others or now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
+        soon_s = self._interval_s(_SYNC_EVERY_S)
+        if not self._fleet.others or now.monotonic_s - self._looked_at_s >= soon_s:
             self._look(now)
         if not self._fleet.others:
             return False
@@ -99,6 +106,11 @@ class Others:
     def _n_elsewhere(self) -> int:
         """Number of running trials, while none runs here."""
         return self._search.counts.by_state()[TrialState.RUNNING]
+
+    def _interval_s(self, seconds: float) -> float:
+        """An interval as it is for so many dispatchers."""
+        stretch = max(1.0, len(self._fleet.others) / _N_OTHERS)
+        return min(max(seconds, _SELDOM_S), seconds * stretch)
 
     def _look(self, now: Instant) -> None:
         self._looked_at_s = now.monotonic_s

@@ -113,10 +113,21 @@ def _insert(trials: list[FrozenTrial], trial: FrozenTrial) -> None:
 
 
 def may_have_moved(
-    before: FrozenTrial | None, state: TrialState, started_at: datetime | None
+    before: FrozenTrial | None,
+    state: TrialState,
+    started_at: datetime | None,
+    *,
+    is_due: bool = True,
 ) -> bool:
-    """Whether a trial may have changed: a waiting trial changes only by its start."""
-    if before is None or before.state != state or state == TrialState.RUNNING:
+    """Whether a trial may have changed: a waiting trial changes only by its start.
+
+    Args:
+        before: As it was read last; None for a new trial.
+        state: As it is now.
+        started_at: As it is now.
+        is_due: Whether a running trial is read in any case.
+    """
+    if before is None or before.state != state or (is_due and state == TrialState.RUNNING):
         return True
     # Between two looks it may have run, and wait again.
     return before.datetime_start != started_at

@@ -133,11 +133,12 @@ def read_new(connection: sa.Connection, study_id: int, *, after_id: int) -> list
     heads = read_heads(connection, study_id, after_id=after_id)
     rest = [head for head in heads if head.state != TrialState.RUNNING]
     whole = read_trials(connection, study_id, rest) if rest else []
-    bare = [_bare(head) for head in heads if head.state == TrialState.RUNNING]
+    bare = [bare_trial(head) for head in heads if head.state == TrialState.RUNNING]
     return sorted([*whole, *bare], key=lambda trial: trial.number)
 
 
-def _bare(head: TrialHead) -> FrozenTrial:
+def bare_trial(head: TrialHead) -> FrozenTrial:
+    """A trial without what is in other tables."""
     return FrozenTrial(
         number=head.number,
         state=head.state,
@@ -211,7 +212,7 @@ class _Parts:
         # In the order in which they were suggested, as Optuna has them.
         order = PARAMS.c.param_id
         for trial_id, name, internal, text in self._rows(PARAMS, *columns, order=order):
-            name, distribution = _named_distribution(name, text)
+            name, distribution = named_distribution(name, text)
             self._params[trial_id][name] = distribution.to_external_repr(internal)
             self._distributions[trial_id][name] = distribution
 
@@ -251,9 +252,16 @@ class _Parts:
 
 
 @cache
-def _named_distribution(name: str, text: str) -> tuple[str, BaseDistribution]:
+def named_distribution(name: str, text: str) -> tuple[str, BaseDistribution]:
     """Shared objects for all trials: otherwise these would take most of their memory."""
     return name, json_to_distribution(text)
+
+
+def copied(trial: FrozenTrial) -> FrozenTrial:
+    """Like `copy.copy`, in a fifth of the time: called for each report."""
+    made = FrozenTrial.__new__(FrozenTrial)
+    made.__dict__.update(trial.__dict__)
+    return made
 
 
 def _local(at: datetime | None) -> datetime | None:
