@@ -256,8 +256,11 @@ _READERS: Mapping[str, Callable[[str], Json]] = {
 
 def _read_limit(key: str, text: str) -> Json:
     if key not in _KEYS:
+        if (full := f"budget.{key}") in _KEYS:
+            raise ConfigError(f"is a key of budget. Write {full}={text}", key=key)
         problem = (
-            f"can't be changed while a study runs. What can: devices, priority, {', '.join(_KEYS)}."
+            "can't be changed by tuner set. What can: devices, priority, "
+            f"{', '.join(_KEYS)}. Change others in the study file before the next start."
         )
         raise ConfigError(problem, key=key)
     name = key.removeprefix("budget.")

@@ -112,7 +112,7 @@ def retry(
         done = retry_trial(place, number, now, asked_by=whoever_asks())
         print(
             f"Trial {done.new_number} of study {done.study!r} waits, with the parameters of trial "
-            f"{done.trial_number}. It is the next trial to start.",
+            f"{done.trial_number}. It is the next trial to start. It counts in budget.trials.",
             flush=True,
         )
 

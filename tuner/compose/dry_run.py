@@ -135,7 +135,9 @@ class DryRun:
         filled = {name: value for name, value in (trial.env or {}).items() if "{" in value}
         env = render_env(filled, self.params, places)
         words = shlex.join(["env", *(f"{k}={v}" for k, v in env.items())]) + " " if env else ""
-        return f"cd {shlex.quote(str(self.config.folder))} && {words}{line}"
+        has_folder = program.has_folder or "{checkpoint_dir}" in "".join(filled.values())
+        folder = f"mkdir -p {_CHECKPOINTS} && " if has_folder else ""
+        return f"cd {shlex.quote(str(self.config.folder))} && {folder}{words}{line}"
 
 
 def _first_lease(config: StudyConfig, host: HostDevices, params: Mapping[str, ParamValue]) -> Lease:

@@ -63,6 +63,11 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
             "No trial has completed: all were pruned. Write pruner: none to let each run to its "
             "end."
         )
+    if result.n_waiting and result.reason.startswith("budget reached"):
+        n, limit = result.n_waiting, config.budget.trials
+        more = f": --trials {limit + n}" if limit else "."
+        which = "1 trial waits" if n == 1 else f"{n} trials wait"
+        lines.append(f"{which} for a larger budget{more}")
     if result.is_interrupted:
         lines.append(f"Stopped; everything is saved. To continue: {command_line}")
     return "\n".join(lines)

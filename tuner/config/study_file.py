@@ -12,6 +12,7 @@ from tuner.config.study import Source, StudyConfig, validate_study
 from tuner.errors import ConfigError
 from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 
+_SQLITE = b"SQLite format 3\0"
 _SHORT_FORMS = ("sampler", "pruner")
 
 
@@ -99,6 +100,9 @@ def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
+        if content.startswith(_SQLITE):
+            problem = "is a database. Give the study file; tuner status and the others take both."
+            raise ConfigError(problem, file=str(path))
         if len(content) > MAX_BYTES:
             problem = f"is larger than {MAX_BYTES:,} bytes, which no study file needs to be."
             raise ConfigError(problem, file=str(path))

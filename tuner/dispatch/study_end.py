@@ -227,5 +227,6 @@ class StudyEnd:
             n_pruned=counts.n_pruned,
             n_failed=counts.n_failed,
             n_paused=counts.n_paused,
+            n_waiting=counts.n_waiting,
             leave=self._left(),
         )

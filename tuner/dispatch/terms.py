@@ -82,6 +82,8 @@ class Result:
     n_failed: int
     #: Paused trials, which continue at the next start.
     n_paused: int = 0
+    #: Trials that wait for a device, such as enqueued ones.
+    n_waiting: int = 0
     #: Why it left its allocation; None if it did not, or has none.
     leave: Leave | None = None
 

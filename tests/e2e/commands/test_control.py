@@ -165,7 +165,8 @@ def test_devices_that_are_not_there_are_refused(folder: StudyFolder, running: Ru
         (("set", "budget.trials=5", "--host", "moon"), "--host goes with devices=...: a budget is"),
         (("set", "budget.trials=many"), "budget.trials is 'many', but must be a whole number"),
         (("set", "budget.trials=0"), "budget.trials is 0, but must be at least 1"),
-        (("set", "sampler.seed=1"), "sampler.seed can't be changed while a study runs. What can:"),
+        (("set", "trials=9"), "trials is a key of budget. Write budget.trials=9"),
+        (("set", "sampler.seed=1"), "sampler.seed can't be changed by tuner set. What can:"),
         (("set", "budget"), "takes KEY=VALUE, such as budget.trials=200"),
         (("stop", "--trial", "77"), "There is no trial 77 in this study."),
         (("retry", "--trial", "0"), "Trial 0 runs now: there is nothing to repeat."),
@@ -188,6 +189,7 @@ def test_retry_takes_the_same_parameters(folder: StudyFolder, running: Running) 
     done = folder.tuner("retry", "--trial", "2")
     assert done.out.startswith("Trial 4 of study 'small' waits, with the parameters of trial 2.")
     assert "waits" in folder.tuner("why", "4").out
+    assert "1 trial waits for a larger budget: --trials 5\n" in folder.tune().out
     assert folder.tune("--trials", "5").code == EXIT_BUDGET_REACHED
     params = [json.loads(attempt.params) for attempt in folder.attempts()]
     assert params[4] == params[2]

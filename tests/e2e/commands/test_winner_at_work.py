@@ -56,3 +56,40 @@ def test_a_study_of_optuna_has_no_command(study_folder: StudyFolder) -> None:
     ended = study_folder.tuner("best", "sqlite:///o.db", "--format", "command")
     assert ended.code != 0
     assert "so its command is not known. Use another format: --format args." in ended.err
+
+
+def test_the_command_of_the_winner_makes_the_folder_that_it_names(
+    study_folder: StudyFolder,
+) -> None:
+    script = "import sys; open(sys.argv[2] + '/model', 'w').close(); print({'value': sys.argv[1]})"
+    study_folder.write("train.py", script.replace("{'value': sys.argv[1]}", "'value', sys.argv[1]"))
+    study_folder.study(
+        trial={
+            "command": ["python", "train.py", "{x}", "{checkpoint_dir}"],
+            "metrics": {"pattern": "value {value}"},
+        },
+        budget={"trials": 1},
+    )
+    lines = study_folder.tuner("run", "study.yaml", "--dry-run").out.splitlines()
+    alone = lines[lines.index("to run it alone:") + 1]
+    assert study_folder.tune().code == EXIT_BUDGET_REACHED
+    best = study_folder.tuner("best", "study.yaml", "--format", "command").out
+    for line, folder in ((alone, "checkpoints-alone"), (best, "checkpoints-of-trial-0")):
+        subprocess.run(["sh", "-c", line], cwd=study_folder.path, check=True)
+        assert (study_folder.path / folder / "model").exists()
+
+
+def test_a_function_of_main_has_no_command(study_folder: StudyFolder) -> None:
+    code = (
+        "import tuner\ndef train(trial): return trial.params.x\n"
+        "tuner.tune(train, space={'x': [1, 2]}, objectives={'value': 'minimize'}, trials=1, "
+        "devices='cpu:1', name='s')"
+    )
+    study_folder.write("call.py", code)
+    assert study_folder.python("call.py").code == 0
+    ended = study_folder.tuner("best", "s.db", "--format", "command")
+    assert ended.code != 0
+    assert "its trials call a function that was passed to tuner.tune, so its command" in ended.err
+    ended = study_folder.tuner("run", "s.db")
+    assert ended.code == EXIT_BAD_INPUT
+    assert "s.db: is a database. Give the study file;" in ended.err

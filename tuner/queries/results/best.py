@@ -183,8 +183,9 @@ def _env(configuration: BestConfiguration) -> str:
 def _command(configuration: BestConfiguration) -> str:
     if configuration.command is None:
         raise StoreError(
-            f"The tuner has not run study {configuration.study!r}, so its command is not known. "
-            "Use another format: --format args."
+            f"The tuner has not run study {configuration.study!r}, or its trials call a function "
+            "that was passed to tuner.tune, so its command is not known. Use another format: "
+            "--format args."
         )
     return configuration.command
 
@@ -242,7 +243,10 @@ def command_of(
         "gpus": 1,
     }
     program = program_of_trial(connection, trial_id)
-    return program.line(params, builtins) if program else None
+    line = program.line(params, builtins) if program else None
+    if program and line and program.has_folder:
+        return f"mkdir -p {builtins['checkpoint_dir']} && {line}"
+    return line
 
 
 def _fresh_runs(database: Database, study: str) -> dict[int, FreshRuns]:

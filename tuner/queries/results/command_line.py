@@ -13,6 +13,7 @@ import yaml
 
 from tuner.config.notation.command_template import TemplateError, render_argv
 from tuner.config.rules import optuna_program_of
+from tuner.launch.stored_function import MODULE_PREFIX
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import format_value
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml
@@ -47,6 +48,8 @@ class Program:
                 f"print(evaluate({program!r}, {dict(params)!r}))"
             )
             return shlex.join(["python", "-c", code])
+        if self.function.startswith(MODULE_PREFIX):
+            return None  # A function of tuner.tune: it is stored only while its study runs.
         if self.function:
             module, _, name = self.function.partition(":")
             code = (
@@ -57,6 +60,11 @@ class Program:
             return shlex.join(render_argv(self.argv, params, builtins))
         except TemplateError:
             return None
+
+    @property
+    def has_folder(self) -> bool:
+        """Whether it is told a folder for its files."""
+        return any("{checkpoint_dir}" in word for word in self.argv)
 
 
 def read_program(study_file: str) -> Program | None:
