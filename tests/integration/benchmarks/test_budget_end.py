@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.search_cases import parts_of_time
 from benchmarks.search_cases.budget_end import RULES, main, play_one
 from benchmarks.search_cases.ideal_stopping import IdealStopping, judged, searches
 from benchmarks.search_quality.tasks import LCBENCH_SPACE, Task, read_task
@@ -64,3 +65,16 @@ def test_who_knows_how_trials_end_stops_all_but_better_ones(task: Task) -> None:
     best = [k for k, end in enumerate(ends) if end > max(ends[:k], default=-1.0)]
     assert set(whole) <= set(best)
     assert len(whole) < len(trials)
+
+
+def test_who_draws_from_the_best_share_has_less_regret_in_each_part_of_the_time(
+    task: Task, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts_of_time.main([str(task.path), "--systems", "1.0", "0.05", "--seeds", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[float(cell) for cell in line.split("|")[2:-1]] for line in lines if "drawn" in line]
+    assert all(better <= worse for worse, better in zip(*rows, strict=True))
+    *parts, area, end = rows[0]
+    widths = np.diff([0.0, *parts_of_time.ENDS])
+    assert area == pytest.approx(float(widths @ parts), abs=2e-3)
+    assert end <= parts[-1]
