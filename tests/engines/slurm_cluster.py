@@ -60,6 +60,15 @@ PartitionName=high Nodes=n[1-{n}] MaxTime=60 PriorityTier=10 PreemptMode=OFF
 """
 
 
+_CGROUP_CONF = """
+CgroupPlugin=cgroup/v1
+CgroupMountpoint={mountpoint}
+CgroupAutomount=no
+ConstrainDevices=yes
+"""
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
 def is_installed() -> bool:
     """Whether this machine can run a Slurm of its own."""
     programs = ("slurmctld", "slurmd", "munged", "sbatch")
@@ -72,6 +81,8 @@ class SlurmCluster:
 
     folder: Path
     n_nodes: int
+    #: Whether a job may open its own GPUs only, by the kernel's device cgroups.
+    confines_devices: bool = False
     #: Ids of jobs of earlier tests.
     earlier: set[int] = field(default_factory=set)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -141,6 +152,11 @@ class SlurmCluster:
             n=self.n_nodes,
             kill_wait=KILL_WAIT_S,
         )
+        if self.confines_devices:
+            text = text.replace("proctrack/linuxproc", "proctrack/cgroup")
+            text = text.replace("task/none", "task/cgroup")
+            cgroup = _CGROUP_CONF.format(mountpoint=_CGROUPS)
+            (self.folder / "cgroup.conf").write_text(cgroup)
         (self.folder / "slurm.conf").write_text(text)
         gres = f"NodeName=n[1-{self.n_nodes}] Name=gpu File={self.folder}/dev/nvidia[0-3]\n"
         (self.folder / "gres.conf").write_text(gres)
@@ -204,10 +220,18 @@ def until(is_so: Callable[[], object], what: str, wait_s: float = WAIT_S) -> Non
         time.sleep(0.1)
 
 
+def has_device_cgroups() -> bool:
+    """Whether this machine's kernel and mounts let Slurm make device cgroups (version 1)."""
+    needed = ("devices", "freezer")
+    return all(os.access(_CGROUPS / each / "tasks", os.W_OK) for each in needed)
+
+
 @contextmanager
-def slurm_cluster(folder: Path, n_nodes: int = 2) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    folder: Path, n_nodes: int = 2, *, confines_devices: bool = False
+) -> Iterator[SlurmCluster]:
     """A cluster that runs while it is entered; the way to `folder` must be open to `munge`."""
-    cluster = SlurmCluster(folder=folder, n_nodes=n_nodes)
+    cluster = SlurmCluster(folder=folder, n_nodes=n_nodes, confines_devices=confines_devices)
     try:
         cluster.start()
         yield cluster

@@ -17,11 +17,16 @@
  * words joined by commas: lost, unknown (the error 999), no_memory_v2, no_processes, no_p2p,
  * no_counters (of PCIe; a rate of RX or TX bytes a second is given in their place), old_driver (which
  * has none of the functions that tell where a GPU is), or "-" for none.
+ * Where FAKE_NVML_DEVICES names a folder, GPU n is there only for who may open nvidia<n> in it, as
+ * a device cgroup hides GPUs from the real library.
  * A handle is (gpu + 1) | (slice + 1) << 8, with slice -1 for the whole gpu.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
        NO_DRIVER = 9, NO_FUNCTION = 13, LOST = 15, UNKNOWN = 999 };
@@ -97,15 +102,28 @@ static void read_more(entry_t *e, const char *line) {
            &e->traffic[1], &e->traffic[2], &e->traffic[3]);
 }
 
+static int is_hidden(int number) {
+    const char *folder = getenv("FAKE_NVML_DEVICES");
+    if (!folder) return 0;
+    char path[512];
+    snprintf(path, sizeof path, "%s/nvidia%d", folder, number);
+    int file = open(path, O_RDWR | O_CLOEXEC), error = errno;
+    if (file >= 0) close(file);
+    return file < 0 && error == EPERM;
+}
+
 static int load(machine_t *m) {
     memset(m, 0, sizeof *m);
     const char *path = getenv("FAKE_NVML");
     FILE *file = path ? fopen(path, "r") : NULL;
     if (!file) return NO_DRIVER;
     char line[512];
+    int number = 0, hidden = 0;
     while (fgets(line, sizeof line, file) && m->n_entries < MAX_ENTRIES) {
         entry_t *next = &m->entries[m->n_entries], *last = m->n_entries ? next - 1 : NULL;
         if (!strncmp(line, "init ", 5)) m->init = atoi(line + 5);
+        if (!strncmp(line, "gpu ", 4)) hidden = is_hidden(number++);
+        if (hidden) continue;
         if (!strncmp(line, "gpu ", 4)) read_gpu(m, next, line), m->n_entries++;
         if (last && !strncmp(line, "mig ", 4)) read_slice(next, line), m->n_entries++;
         if (last && !strncmp(line, "near ", 5)) read_near(last, line);
