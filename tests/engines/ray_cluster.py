@@ -111,6 +111,17 @@ class RayCluster:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
 
+    def freeze(self, name: str) -> list[psutil.Process]:
+        """Stops a node's raylet and every process that came from it; says which."""
+        raylet = psutil.Process(self.raylets[name])
+        stopped: list[psutil.Process] = []
+        while new := [each for each in _with_children(raylet) if each not in stopped]:
+            for each in new:
+                with suppress(psutil.NoSuchProcess):
+                    each.suspend()
+            stopped += new
+        return stopped
+
     def ask(self, *words: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(" ".join(words) + "\n")
@@ -124,6 +135,10 @@ class RayCluster:
         assert line, f"the process of the Ray cluster has ended: {self.log.read_text()[-2000:]}"
         found: dict[str, Any] = json.loads(line)
         self.address, self.raylets = found["address"], found["raylets"]
+
+
+def _with_children(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
 
 
 def _is_alive(pid: int) -> bool:

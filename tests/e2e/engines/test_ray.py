@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e.engines.conftest import setup_of, steps_of, write_forecast_study
@@ -85,6 +88,48 @@ def test_trials_of_a_lost_node_run_on_another_one(
     wait_until(lambda: are_over(ray_folder), "all is over")
     # The dispatcher on the lost node was asked to end, and its trials had saved.
     assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(4) for step in range(6)]
+
+
+@pytest.fixture
+def frozen() -> Iterator[list[psutil.Process]]:
+    """Processes that a test has stopped; they go on after it."""
+    stopped: list[psutil.Process] = []
+    yield stopped
+    for each in stopped:
+        with suppress(psutil.NoSuchProcess):
+            each.resume()
+    psutil.wait_procs(stopped, timeout=60)
+
+
+# By day `test_trials_of_a_lost_node_run_on_another_one`, where connections break.
+@pytest.mark.nightly
+def test_a_frozen_node_holds_up_no_command_and_no_trial(
+    ray_folder: StudyFolder,
+    ray_server: RayCluster,
+    steps_log: Path,
+    frozen: list[psutil.Process],
+) -> None:
+    """As one whose cable is pulled: nobody answers, and no connection breaks."""
+    write_study(ray_folder, ray_server, trials=4)
+    assert ray_folder.tuner("submit", "study.yaml").code == 0
+    wait_until(lambda: steps_of(steps_log).count((3, 3)) == 1, "four trials wait at step 3")
+    before = nodes_of(ray_folder)
+    number = 0 if before[0] != "n1" else 1
+    frozen += ray_server.freeze(before[number])
+    # Ray does not know of it yet. Each command ends within the limit of `tuner`.
+    assert nodes_of(ray_folder) == before
+    again = ray_folder.tuner("submit", "study.yaml")
+    assert "has 2 allocations now: 2 running" in again.out, again.text
+    (spare,) = {"n1", "n2", "n3"} - set(before)
+    wait_until(lambda: nodes_of(ray_folder)[number] == spare, "Ray has started it on another node")
+    steps_log.with_name("go").touch()
+    wait_until(lambda: are_over(ray_folder), "all is over")
+    assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(4) for step in range(6)]
+    for each in frozen:
+        with suppress(psutil.NoSuchProcess):
+            each.resume()
+    _, left = psutil.wait_procs(frozen, timeout=120)
+    assert left == [], "what Ray and the database have given up ends by itself"
 
 
 def test_a_dry_run_is_a_program_that_submits_and_cancelling_lets_trials_save(

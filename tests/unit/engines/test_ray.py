@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -185,3 +186,31 @@ def test_time_that_is_too_short_is_refused(tmp_path: Path) -> None:
         EngineError, match=r"engine\.time is 30 s, but trials are told to save 40 s"
     ):
         an_engine().check(an_order(tmp_path, time_s=30.0))
+
+
+class PlayedTask:
+    """A task of Ray for a node, which answers with the node's name."""
+
+    def __init__(self, function: object, node: str = "") -> None:
+        self.node = node
+
+    def options(self, *, scheduling_strategy: str, **others: object) -> PlayedTask:
+        return PlayedTask(None, scheduling_strategy)
+
+    def remote(self) -> str:
+        return self.node
+
+
+def test_a_node_that_is_lost_during_a_probe_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray, scheduling = ModuleType("ray"), ModuleType("ray.util.scheduling_strategies")
+    ray.remote, ray.wait = PlayedTask, lambda *words, **keywords: None  # type: ignore[attr-defined]
+    affinity = lambda node, soft: node  # noqa: E731
+    scheduling.NodeAffinitySchedulingStrategy = affinity  # type: ignore[attr-defined]
+    modules = {"ray": ray, "ray.util": ModuleType("ray.util"), scheduling.__name__: scheduling}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    said = {"n1": "", "n2": "no such python", "n3": "The task is not schedulable"}
+    monkeypatch.setattr(program, "answer_of", said.get)
+    there = [a_node("n1"), a_node("n2"), a_node("n3", is_alive=False)]
+    monkeypatch.setattr(program, "nodes", lambda: there)
+    assert program.probe("true", list(said), 1.0) == {"n1": "", "n2": "no such python", "n3": None}

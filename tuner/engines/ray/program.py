@@ -370,7 +370,7 @@ def wait_for(names: list[str]) -> int:
 def probe(script: str, ids: list[str], limit_s: float) -> dict[str, str | None]:
     """Runs a script on nodes: its output if it failed, else "".
 
-    None for a node that did not reply in time.
+    None for a node that is lost, or did not reply in time.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -397,19 +397,20 @@ def probe(script: str, ids: list[str], limit_s: float) -> dict[str, str | None]:
         for node in ids
     }
     ray.wait(list(tasks.values()), num_returns=len(tasks), timeout=limit_s)
-    return {node: answer_of(ref) for node, ref in tasks.items()}
+    answers = {node: answer_of(ref) for node, ref in tasks.items()}
+    lost = {node["id"] for node in nodes() if not node["is_alive"]}
+    return {node: None if node in lost else said for node, said in answers.items()}
 
 
 def answer_of(ref: Any) -> str | None:
     import ray
 
     try:
-        found: str = ray.get(ref, timeout=1)
+        return str(ray.get(ref, timeout=1))
     except ray.exceptions.GetTimeoutError:
         return None
     except ray.exceptions.RayError as error:
         return str(error)
-    return found
 
 
 # --- one question a line, one answer a line ---
