@@ -19,6 +19,7 @@ from tuner.app.charts.style import Figure, to_json
 from tuner.app.data.convergence.best_part import best_part
 from tuner.app.data.convergence.hypervolume import hypervolume
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
+from tuner.app.data.digits import four_digits
 from tuner.app.data.page_data import Look
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.curves import pick
@@ -144,7 +145,7 @@ def _facts(subject: _Subject, now: datetime) -> str:
         "state": f"{progress.standing.value}. {progress.reason}",
         "trials": study_trials_text(progress.study, progress.budget.trials),
         "active time": duration(progress.spent.time_s),
-        "device-hours": f"{progress.spent.device_s / 3600:.3g}",
+        "device-hours": four_digits(progress.spent.device_s / 3600),
         "database": subject.look.shown_url,
         "written": f"{now:%Y-%m-%d %H:%M:%S} UTC",
     }

@@ -23,6 +23,7 @@ from optuna.study import StudyDirection
 from tuner.app.charts.palette import TO_THE_BEST
 from tuner.app.charts.style import bar_above, dress, literal
 from tuner.app.data.columns import Floats
+from tuner.app.data.digits import four_digits
 from tuner.search_spaces import ParamValue
 
 #: Maximum number of axes; the most important parameters come first.
@@ -73,7 +74,7 @@ def parallel_figure(
     dress(figure, revision=revision, height_px=_HEIGHT_PX if is_few else _HEIGHT_PX + 80)
     figure.update_layout(
         margin={"t": 110 if is_few else 190, "l": 60, "r": 60, "b": 24},
-        meta={"no_sketch": True, "own_background": True},
+        meta={"own_background": True},
     )
     return figure
 
@@ -87,8 +88,8 @@ def _line(values: Floats, *, bar_y: float) -> dict[str, object]:
     """
     n = len(values)
     ranks = np.linspace(0.0, 1.0, n) if n > 1 else np.ones(1)
-    middle = float(np.median(values))
-    words = [f"worst {values[0]:.4g}", f"median {middle:.4g}", f"best {values[-1]:.4g}"]
+    places = {"worst": values[0], "median": np.median(values), "best": values[-1]}
+    words = [f"{word} {four_digits(float(value))}" for word, value in places.items()]
     bar = {**bar_above("Rank"), "y": bar_y, "tickvals": [0, 0.5, 1], "ticktext": words, "len": 0.6}
     return {
         "color": ranks,
@@ -107,14 +108,7 @@ def _described(trial: optuna.trial.FrozenTrial, value_name: str, names: Sequence
 
 
 def _label(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _number(value: float) -> str:
-    """Four digits; whole numbers whole: 1024, not 1.02e+03."""
-    nearest = round(value)
-    is_whole = 1 <= abs(nearest) < 1e6 and math.isclose(value, nearest, rel_tol=1e-9)
-    return str(nearest) if is_whole else f"{value:.4g}"
+    return four_digits(value) if isinstance(value, float) else str(value)
 
 
 def _short(text: str) -> str:
@@ -156,7 +150,10 @@ def _axis(name: str, numbers: Floats) -> dict[str, object]:
         "range": _apart(low, high),
     }
     if len(different) <= _MAX_TICKS:
-        axis |= {"tickvals": different, "ticktext": [_number(float(each)) for each in different]}
+        axis |= {
+            "tickvals": different,
+            "ticktext": [four_digits(float(each)) for each in different],
+        }
     else:
         axis["tickformat"] = ".4~g"
     return axis
@@ -166,7 +163,7 @@ def _log_axis(name: str, numbers: Floats) -> dict[str, object]:
     """Positions are logarithms; labels are the values at both ends and at powers of ten."""
     logs = np.log10(numbers)
     low, high = float(logs.min()), float(logs.max())
-    texts = {each: _number(10**each) for each in log_ticks(low, high)}
+    texts = {each: four_digits(10**each) for each in log_ticks(low, high)}
     places = sorted({*texts, *_steps(low, high)})
     # Plotly looks ticks up by their texts: those without a label differ in length.
     unseen = {each: "\u200b" * (n + 1) for n, each in enumerate(places)}

@@ -10,6 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tuner.app.data.convergence.series import pareto_front
+from tuner.app.data.digits import four_digits
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.one_trial import read_key
 from tuner.checkpoints.layout import newest_whole
@@ -144,11 +145,11 @@ def why_confirmed(confirmation: Confirmation, objective: Objective, trials: Tria
     at = int((sign * able.values[:, 0]).argmin())
     number, value = int(able.numbers[at]), float(able.values[at, 0])
     if number == first.trial_number:
-        return f"{text}{so_far}. It also has the {extreme} single value, {value:.4g}."
+        return f"{text}{so_far}. It also has the {extreme} single value, {four_digits(value)}."
     return (
         f"{text}{so_far}; trial {number}, which the other pages show as the best, has the "
-        f"{extreme} single value, {value:.4g}, which is biased because it was selected among "
-        f"{len(able)} trials."
+        f"{extreme} single value, {four_digits(value)}, which is biased because it was selected "
+        f"among {len(able)} trials."
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from tuner.app.data.digits import values_text
 from tuner.queries.alerts import Alert, find_alerts
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.idle import read_idle_now
@@ -36,7 +37,7 @@ class StudyLine:
 
     @property
     def best(self) -> str:
-        text = ", ".join(f"{name} {value:.6g}" for name, value in self.study.best.items())
+        text = values_text(self.study.best)
         return f"each by itself: {text}" if len(self.study.best) > 1 else text
 
     @property

@@ -6,6 +6,7 @@ import streamlit as st
 
 from tuner.app.data.best import python_lines, why_confirmed
 from tuner.app.data.convergence.spread import spread_of
+from tuner.app.data.digits import four_digits
 from tuner.app.data.outcome_words import COMPLETED
 from tuner.app.views import shell
 from tuner.app.views.shell import Shown
@@ -106,7 +107,7 @@ def _spread(shown: Shown) -> None:
         return
     st.subheader("How sure it is")
     st.caption(
-        f"The best {len(found.values)} differ by {found.width:.3g}, which is "
+        f"The best {len(found.values)} differ by {four_digits(found.width)}, which is "
         f"{_percent(found.share)} of the range of all finite values of completed trials. Where "
         "that is less than a second try of the same trial would differ, they are equally good."
     )

@@ -6,6 +6,7 @@ import streamlit as st
 from optuna.trial import TrialState
 
 from tuner.app.data.control import Control, limit_of
+from tuner.app.data.digits import four_digits
 from tuner.app.data.overview import ago
 from tuner.app.views import shell
 from tuner.app.views.requests.notes import note_of
@@ -85,9 +86,9 @@ def _amount(name: str, amount: float) -> str:
             return duration(amount)
         case "energy":
             # Also where no device reports its power.
-            return f"{amount:.4g} kWh" if amount else "none measured"
+            return f"{four_digits(amount)} kWh" if amount else "none measured"
         case _:
-            return f"{amount:.4g}"
+            return four_digits(amount)
 
 
 def _study_buttons(control: Control, *, is_paused: bool, standing: Standing) -> None:

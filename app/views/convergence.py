@@ -23,6 +23,7 @@ from tuner.app.data.convergence.series import (
     pareto_front,
     scale_of,
 )
+from tuner.app.data.digits import four_digits
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
@@ -134,7 +135,8 @@ def _progress(shown: Shown, wish: Wish) -> None:
     with st.container(horizontal=True):
         name = shown.objectives[wish.place].name
         st.metric(
-            f"best {shell.escaped(name)}", "none yet" if drawn.best is None else f"{drawn.best:.6g}"
+            f"best {shell.escaped(name)}",
+            "none yet" if drawn.best is None else four_digits(drawn.best),
         )
         st.metric("trials finished", int(trials.is_finished.sum()))
         n_paused = int(trials.is_paused.sum())
@@ -142,7 +144,7 @@ def _progress(shown: Shown, wish: Wish) -> None:
         if n_paused:
             st.metric("trials paused", n_paused)
         if drawn.ahead is not None:
-            st.metric("forecast for the end", f"{drawn.ahead.median:.6g}")
+            st.metric("forecast for the end", four_digits(drawn.ahead.median))
     for note in drawn.notes:
         st.caption(note)
     if early_order := trust_sentence(shown.look.rung_trust(shown.study)):
@@ -301,10 +303,10 @@ def _part(
 
 def _about(told: Forecast | None, n_more: int) -> str:
     if told is not None:
-        span = f"likely {told.cautious:.6g} to {told.hopeful:.6g}"
+        span = f"likely {four_digits(told.cautious)} to {four_digits(told.hopeful)}"
         return (
-            f"Forecast: {told.median:.6g} ({span}) after {told.n_more} more trials like those of "
-            "the later half. A sampler that still learns does better."
+            f"Forecast: {four_digits(told.median)} ({span}) after {told.n_more} more trials like "
+            "those of the later half. A sampler that still learns does better."
         )
     if not n_more:
         return "No forecast: the budget is open, or spent."
@@ -352,8 +354,8 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
 def reference_text(volume: Hypervolume, objectives: Sequence[Objective]) -> str:
     """The reference of hypervolume shares."""
     names = [shell.escaped(each.name) for each in objectives]
-    worst = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.reference, strict=True))
-    best = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.ideal, strict=True))
+    worst = ", ".join(f"{n} {four_digits(v)}" for n, v in zip(names, volume.reference, strict=True))
+    best = ", ".join(f"{n} {four_digits(v)}" for n, v in zip(names, volume.ideal, strict=True))
     return (
         "Share that the Pareto front dominates of the box between the reference point, the worst "
         f"completed values ({worst}), and the best ones ({best})."

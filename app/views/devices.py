@@ -30,6 +30,7 @@ from tuner.app.data.devices.timeline import (
     totals,
 )
 from tuner.app.data.devices.trial_lanes import MAX_LANES, trial_lanes
+from tuner.app.data.digits import four_digits
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
@@ -254,7 +255,7 @@ def _sums(found: Sequence[DeviceTotal]) -> None:
         if energies:
             st.metric(
                 "device energy (kWh)",
-                f"{sum(energies):.3g}",
+                four_digits(sum(energies)),
                 help="Of whole devices while a dispatcher watched them, also while they were idle "
                 "or ran other programs. A budget counts the energy of trials (page Control).",
             )
@@ -300,7 +301,7 @@ def _table(found: Sequence[DeviceTotal]) -> None:
             "busy (%)", format="%.0f %%", min_value=0, max_value=100
         ),
         **{
-            name: st.column_config.NumberColumn(format="%.3g")
+            name: st.column_config.NumberColumn(format="%.4g")
             for name in (
                 "device-hours",
                 "utilization (%)",
@@ -308,7 +309,7 @@ def _table(found: Sequence[DeviceTotal]) -> None:
                 "device energy (kWh)",
             )
         },
-        "idle (h)": st.column_config.NumberColumn(format="%.3g"),
+        "idle (h)": st.column_config.NumberColumn(format="%.4g"),
     }
     st.dataframe(
         columns, hide_index=True, placeholder="", column_config=config, key="device_totals"

@@ -16,6 +16,7 @@ from tuner.app.charts.metrics import (
 from tuner.app.charts.style import Titles
 from tuner.app.data.columns import Floats
 from tuner.app.data.convergence.series import can_be_logarithmic
+from tuner.app.data.digits import four_digits
 from tuner.app.data.metrics.curves import curve_of, drawn_rows, n_lost, names_of
 from tuner.app.data.metrics.distribution import distribution_of, rates_of
 from tuner.app.data.metrics.quantities import NUMBER, Sources, quantities
@@ -203,10 +204,10 @@ def _rate(shown: Shown) -> None:
     n, span_h = int(trials.is_finished.sum()), float(rates.length_h.sum())
     ended = "1 trial ended" if n == 1 else f"{n} trials ended"
     span = duration(SECONDS_PER_HOUR * span_h)
-    st.caption(f"{ended} in {span}: {n / span_h:.4g} per hour.")
+    st.caption(f"{ended} in {span}: {four_digits(n / span_h)} per hour.")
     if len(rates.length_h) > 1 and rates.length_h[-1] < 0.99 * rates.whole_h:
         st.caption(
-            f"The last bar is of {60 * rates.length_h[-1]:.3g} min, "
-            f"the others of {60 * rates.whole_h:.3g} min."
+            f"The last bar is of {four_digits(60 * rates.length_h[-1])} min, "
+            f"the others of {four_digits(60 * rates.whole_h)} min."
         )
     show_figure(rates_figure(rates, trials, revision=shown.revision), key="trials per hour")

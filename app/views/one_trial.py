@@ -10,6 +10,7 @@ import streamlit as st
 
 from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.devices.trial_use import trial_use_figure
+from tuner.app.data.digits import four_digits
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.data.trials.log_text import MAX_FOUND, MAX_SHOWN_BYTES, find_log, read_log
 from tuner.app.data.trials.one_trial import OneTrial
@@ -207,7 +208,7 @@ def _attempt(attempt: StoredAttempt, *, is_abandoned: bool) -> None:
     if attempt.cause:
         facts.append(f"cause: {shown_word(attempt.cause.value)}")
     if attempt.peak_memory_bytes:
-        facts.append(f"peak memory: {attempt.peak_memory_bytes / 2**30:.2f} GiB")
+        facts.append(f"peak memory: {four_digits(attempt.peak_memory_bytes / 2**30)} GiB")
     facts += _taken(attempt.use)
     facts.append(f"seed: {attempt.seed}")
     st.markdown(" · ".join(facts))
@@ -219,9 +220,9 @@ def _taken(use: AttemptUse) -> list[str]:
     """Usage of the attempt."""
     facts = []
     if use.device_s is not None:
-        facts.append(f"{use.device_s:.4g} device-seconds")
+        facts.append(f"{four_digits(use.device_s)} device-seconds")
     if use.utilization_pct is not None:
         facts.append(f"utilization: {use.utilization_pct:.0f} %")
     if use.energy_kwh is not None:
-        facts.append(f"energy: {use.energy_kwh:.3g} kWh")
+        facts.append(f"energy: {four_digits(use.energy_kwh)} kWh")
     return facts

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.browser import assert_no_error_is_shown, dashboard
 from tests.e2e.dashboard.live.study_that_runs import follows, table
 from tests.e2e.study_folder import StudyFolder, wait_until
+from tuner.app.data.digits import four_digits
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -94,6 +95,6 @@ def test_the_table_of_confirmation_runs_says_which_trial_is_the_best_and_why(
     said = f"Trial {best} is the best: its mean value over 2 confirmation runs with new seeds"
     page.get_by_text(said).wait_for()
     page.get_by_text(f"trial {single}, which the other pages show as the best").wait_for()
-    page.get_by_text(f"Trial {best}: value {singles[best]:.6g}").wait_for()
+    page.get_by_text(f"Trial {best}: value {four_digits(singles[best])}").wait_for()
     assert f"trial_number: {best}" in page.get_by_test_id("stCode").first.inner_text()
     assert_no_error_is_shown(page)

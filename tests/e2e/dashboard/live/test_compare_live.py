@@ -17,6 +17,7 @@ from tests.e2e.dashboard.live.study_that_runs import (
     table,
     traces,
 )
+from tuner.app.data.digits import four_digits
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -39,7 +40,7 @@ def test_trials_side_by_side_follow_the_one_that_runs(live: LiveStudy, page: Pag
     )
     names = list(rows())
     assert names.index("lr") < names.index("outcome") < names.index("epochs (same)")
-    assert rows()["result"][f"trial {whole}"] == f"accuracy {live.values()[whole]:.6g}"
+    assert rows()["result"][f"trial {whole}"] == f"accuracy {four_digits(live.values()[whole])}"
     assert rows()["last report"][f"trial {running}"].startswith("step 1: accuracy")
 
     def steps() -> dict[str, int]:
@@ -48,7 +49,7 @@ def test_trials_side_by_side_follow_the_one_that_runs(live: LiveStudy, page: Pag
     follows(page, steps, lambda: {f"trial {whole}": N_STEPS, f"trial {running}": 1})
     assert live.release() == running
     follows(page, steps, lambda: {f"trial {whole}": N_STEPS, f"trial {running}": N_STEPS})
-    result = f"accuracy {live.values()[running]:.6g}"
+    result = f"accuracy {four_digits(live.values()[running])}"
     follows(page, lambda: rows()["result"][f"trial {running}"], lambda: result)
     assert f"trials={whole}" in page.url
     assert_no_error_is_shown(page)

@@ -19,6 +19,7 @@ from tests.e2e.dashboard.live.study_that_runs import (
     points,
     traces,
 )
+from tuner.app.data.digits import four_digits
 from tuner.store.optuna_tables.statements import OBJECTIVES_ATTR
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_the_axis_shows_the_best_part_and_the_line_the_best_so_far(
     follows(
         page,
         lambda: page.get_by_test_id("stMetricValue").first.inner_text(),
-        lambda: f"{best()[-1]:.6g}",
+        lambda: four_digits(best()[-1]),
     )
     low, high = page.evaluate(_Y_RANGE)
     assert 0 < low < best()[-1] < high < 1

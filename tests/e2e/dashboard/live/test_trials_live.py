@@ -20,6 +20,7 @@ from tests.e2e.dashboard.live.study_that_runs import (
     follows,
     table,
 )
+from tuner.app.data.digits import four_digits
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -110,7 +111,7 @@ def test_a_page_of_a_trial_begins_with_what_became_of_it_and_its_log_is_clean(
     follows(page, lambda: log.inner_text().strip().splitlines(), lambda: lines)
 
     assert live.release() == number
-    sentence = f"Completed with accuracy {live.values()[number]:.6g}."
+    sentence = f"Completed with accuracy {four_digits(live.values()[number])}."
     said = page.get_by_text(sentence)
     said.wait_for()
     lines += [f"step {step}" for step in range(2, N_STEPS + 1)]
