@@ -13,6 +13,7 @@ from optuna.visualization import plot_contour, plot_rank, plot_slice
 from tuner.app.charts.palette import COLOURS, REVERSED_IN_THE_DARK, text_on
 from tuner.app.charts.parallel import MAX_AXES, parallel_figure
 from tuner.app.charts.style import bar_above, dress, literal, name_ticks
+from tuner.app.charts.surface import coarsen
 
 
 class Kind(Enum):
@@ -24,8 +25,8 @@ class Kind(Enum):
     RANK = "rank"
 
 
-#: More trials take a browser seconds; a contour is a table of this many rows and columns.
-MAX_TRIALS = {Kind.PARALLEL: 1000, Kind.SLICE: 1000, Kind.CONTOUR: 250, Kind.RANK: 1000}
+#: More trials take a browser seconds; a contour has their points once for each pair of parameters.
+MAX_TRIALS = {Kind.PARALLEL: 1000, Kind.SLICE: 500, Kind.CONTOUR: 250, Kind.RANK: 1000}
 #: Maximum number of importance bars: with more, the other figures would be out of sight.
 MAX_BARS = 20
 #: Maximum number of parameters in figures that show all of them.
@@ -76,6 +77,8 @@ def parameter_figure(
     for trace in figure.data:
         if trace.type == "contour":
             _lay_down(trace.colorbar, value_name)
+            x, y = (_axis_of(figure, name) for name in (trace.xaxis or "x", trace.yaxis or "y"))
+            coarsen(trace, log_x=x.type == "log", log_y=y.type == "log")
             trace.meta = REVERSED_IN_THE_DARK
         elif trace.marker.showscale:
             _lay_down(trace.marker.colorbar, value_name)
@@ -84,6 +87,11 @@ def parameter_figure(
     if kind is Kind.SLICE and len(names) > _MAX_UNWRAPPED:
         figure.for_each_xaxis(_wrap_title)
     return figure
+
+
+def _axis_of(figure: go.Figure, name: str) -> go.layout.XAxis | go.layout.YAxis:
+    """The axis that a trace calls `x2`."""
+    return figure.layout[f"{name[0]}axis{name[1:]}"]
 
 
 def _wrap_title(axis: go.layout.XAxis) -> None:
