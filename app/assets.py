@@ -37,12 +37,23 @@ _WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location
 #: every two seconds. Its margins take half of a small screen.
 _STYLE = """<style>
 [data-testid="stStatusWidget"] { display: none !important; }
+[data-testid="stMain"] { scrollbar-gutter: stable; }  /* A scroll bar would redraw each figure. */
 [data-testid="stMainBlockContainer"] { padding: 3.75rem clamp(1rem, 3vw, 3rem) 4rem !important; }
 @media (hover: none) {  /* A table's buttons are always there, and would cover what is above it. */
   [data-testid="stElementContainer"]:has([data-testid="stDataFrame"]) { margin-top: 2.2rem; }
 }
 [data-stale="true"], details, summary { opacity: 1 !important; transition: none !important; }
 </style>"""
+#: Figures of later pages are drawn at once: Plotly's program is read while nothing else is done.
+_EARLY_LIBRARY = f"""<script>
+addEventListener("load", () => setTimeout(() => (window.requestIdleCallback ?? setTimeout)(() => {{
+  const src = new URL("{LIBRARY_PATH}", location.origin).href;
+  if (window.Plotly || [...document.scripts].some((each) => each.src === src)) return;
+  const script = document.createElement("script");
+  script.onerror = () => script.remove();
+  document.head.append(Object.assign(script, {{ src }}));
+}}), 4000));
+</script>"""
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 
 
@@ -118,7 +129,9 @@ def _page_with_preloads() -> bytes | None:
         for name in dict.fromkeys(_early())
         if name not in text
     ]
-    return text.replace("</head>", "\n".join([_WHERE, _STYLE, *links, "</head>"]), 1).encode()
+    return text.replace(
+        "</head>", "\n".join([_WHERE, _STYLE, _EARLY_LIBRARY, *links, "</head>"]), 1
+    ).encode()
 
 
 def _early() -> Iterator[str]:

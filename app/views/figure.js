@@ -9,11 +9,12 @@ let loading;
 function library(url) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = new URL(url, window.location.origin).href;
-    script.onload = () => resolve(window.Plotly);
-    script.onerror = () => reject(new Error(`${url} can't be loaded`));
-    document.head.append(script);
+    const src = new URL(url, window.location.origin).href;
+    const early = [...document.scripts].find((each) => each.src === src);  // `tuner.app.assets`
+    const script = early ?? document.createElement("script");
+    script.addEventListener("load", () => resolve(window.Plotly));
+    script.addEventListener("error", () => reject(new Error(`${url} can't be loaded`)));
+    if (!early) document.head.append(Object.assign(script, { src }));
   });
   return loading;
 }
@@ -129,6 +130,9 @@ function buttons(part) {
 
 async function draw(part) {
   const { data, layout } = part.figure;
+  // Out of sight while the page is made anew: it is drawn once it has a width.
+  part.width = part.div.clientWidth;
+  if (!part.width) return;
   if (!window.Plotly && !part.sketched) {
     const { font, modebar } = dressed(layout, part.div, data);
     part.sketched = sketch(part.div, part.figure, { text: font.color, line: modebar.color });

@@ -1,0 +1,52 @@
+"""What a page shows while Plotly's program is on its way, and that it is read in good time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.browser import DRAWN, errors_of
+from tests.e2e.ended_studies import address
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.programs
+
+__all__ = ["address"]
+
+#: Different colours on each canvas of the page, 1 for an empty one.
+_COLOURS = """() => [...document.querySelectorAll("[data-drawn=sketch] canvas")].map(each => {
+  const { data } = each.getContext("2d").getImageData(0, 0, each.width, each.height);
+  return new Set(new Uint32Array(data.buffer)).size;
+})"""
+#: Figures of each page that are sketched.
+_PAGES = {
+    "convergence?study=digits": 1,
+    "curves?study=digits": 1,
+    "metrics?study=digits": 1,
+    "parameters?study=digits": 2,
+    "devices?study=week": 1,
+    "devices?study=week&colour=trial": 1,
+}
+
+
+def test_figures_are_sketched_before_plotly_is_there(address: str, page: Page) -> None:
+    errors = errors_of(page)
+    page.route("**/plotly-*.js", lambda _: None)
+    for path, n_figures in _PAGES.items():
+        page.goto(f"{address}/{path}")
+        page.wait_for_function(
+            "n => document.querySelectorAll('[data-drawn=sketch]').length === n", arg=n_figures
+        )
+        assert all(n_colours > 10 for n_colours in page.evaluate(_COLOURS)), path
+    assert errors == []
+
+
+def test_plotly_is_read_on_pages_without_a_figure(address: str, page: Page) -> None:
+    page.goto(f"{address}/trials?study=digits")
+    page.wait_for_function("window.Plotly !== undefined")
+    page.get_by_role("link", name="Convergence").click()
+    page.wait_for_selector(DRAWN)
+    assert page.locator("script[src*='plotly-']").count() == 1
