@@ -9,9 +9,11 @@ import argparse
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -21,38 +23,38 @@ from playwright.sync_api import TimeoutError, sync_playwright
 
 from benchmarks.common.machine import package_versions, this_machine
 from benchmarks.common.results import write_json
+from benchmarks.dashboard.big_study import (
+    OTHER_STUDY,
+    PARETO_STUDY,
+    fill_long_study,
+    fill_week,
+    kept_database,
+)
 from benchmarks.dashboard.browser import FLAGS, WATCH, Page, started_server, tuner_dashboard
-from benchmarks.database.stored import kept_study
+from benchmarks.dashboard.visits import TOKEN, Visit, visits, visits_of_a_week
+from benchmarks.database.stored import STUDY
 
 _PACKAGES = ("tuner", "streamlit", "plotly", "optuna", "playwright")
-_FIGURE, _TABLE = "[data-drawn]", '[data-testid="stDataFrame"] canvas'
 #: A page is quiet when its script has ended and nothing of it has changed for so long.
 _QUIET_MS = 500
-#: Notes the instant of the last change of the page, by the browser's own clock.
+#: Notes the instant of the last change of the page, and of the end of the last task that kept the
+#: browser from drawing it, by the browser's own clock.
 _NOTE_CHANGES = """
 () => {
   window.changedAt = performance.now();
   new MutationObserver(() => { window.changedAt = performance.now(); })
     .observe(document.querySelector('[data-testid="stMain"]'),
              {subtree: true, childList: true, attributes: true, characterData: true});
+  new PerformanceObserver(list => {
+    for (const each of list.getEntries())
+      window.changedAt = Math.max(window.changedAt, each.startTime + each.duration);
+  }).observe({type: "longtask"});
 }
 """
 _IS_QUIET = f"""
 () => document.querySelector('[data-testid="stApp"]').dataset.testScriptState === 'notRunning'
   && performance.now() - window.changedAt > {_QUIET_MS}
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """One page of the dashboard and what a user does there, in this order."""
-
-    name: str
-    #: Below the address of the server.
-    path: str
-    #: Selector of what is there when the page can be seen.
-    seen: str
-    steps: tuple[tuple[str, Callable[[Tab], None]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,142 +72,45 @@ class Figure:
     load_before: float
 
 
-def _press(text: str) -> tuple[str, Callable[[Tab], None]]:
-    return text, lambda tab: tab.get_by_role("button", name=text, exact=True).first.click()
-
-
-def _pick(text: str) -> tuple[str, Callable[[Tab], None]]:
-    """One of the words of a choice."""
-    return text, lambda tab: tab.get_by_role("radio", name=text, exact=True).first.click()
-
-
-def _count_up(label: str) -> tuple[str, Callable[[Tab], None]]:
-    button = f'[data-testid="stNumberInput"]:has-text("{label}") button'
-    return f"{label}: one more", lambda tab: tab.locator(button).last.click()
-
-
-def _toggle(label: str) -> tuple[str, Callable[[Tab], None]]:
-    box = f'[data-testid="stCheckbox"]:has-text("{label}") label'
-    return f"toggle {label}", lambda tab: tab.locator(box).first.click()
-
-
-def _write(label: str, text: str) -> tuple[str, Callable[[Tab], None]]:
-    def write(tab: Tab) -> None:
-        field = tab.get_by_label(label, exact=True).first
-        field.fill(text)
-        field.press("Enter")
-
-    return f"{label}: {text}", write
-
-
-def _choose(label: str, option: str) -> tuple[str, Callable[[Tab], None]]:
-    def choose(tab: Tab) -> None:
-        field = tab.get_by_label(label, exact=True).first
-        field.fill(option)
-        field.press("Enter")
-
-    return f"{label}: {option}", choose
-
-
-VISITS = (
-    Visit(name="Studies", path="", seen=_TABLE),
-    Visit(
-        name="Convergence",
-        path="convergence",
-        seen=_FIGURE,
-        steps=(_pick("wall time"), _pick("device-hours"), _toggle("log y"), _toggle("forecast")),
-    ),
-    Visit(
-        name="Learning curves",
-        path="curves",
-        seen=_FIGURE,
-        steps=(_write("Trial among its rivals (number)", "7"), _toggle("log x")),
-    ),
-    Visit(
-        name="Metrics",
-        path="metrics",
-        seen=_FIGURE,
-        steps=(
-            _choose("Y axis", "duration (s)"),
-            _choose("X axis", "lr"),
-            _toggle("log x"),
-            _pick("steps"),
-            _pick("distribution"),
-            _pick("trials per hour"),
-        ),
-    ),
-    Visit(
-        name="Parameters",
-        path="parameters",
-        seen=_FIGURE,
-        steps=(
-            _pick("slices"),
-            _pick("contour"),
-            _pick("rank"),
-            _toggle("with pruned trials"),
-        ),
-    ),
-    Visit(
-        name="Trials",
-        path="trials",
-        seen=_TABLE,
-        steps=(
-            _write("Filter", "lr < 0.001 and loss < 0.5"),
-            _write("Open trial (number)", "7"),
-            _press("All trials"),
-        ),
-    ),
-    Visit(
-        name="Compare",
-        path="compare?trials=3,17,20,4000,9999",
-        seen=_FIGURE,
-        steps=(_pick("studies"), _pick("trials")),
-    ),
-    Visit(
-        name="Devices",
-        path="devices",
-        seen=_FIGURE,
-        steps=(_pick("7 d"), _pick("trial"), _pick("memory")),
-    ),
-    Visit(
-        name="Best",
-        path="best",
-        seen='[data-testid="stTabs"]',
-        steps=(_count_up("How many"),),
-    ),
-    Visit(name="Control", path="control", seen=_TABLE),
-)
-
-
 def measure(
     path: Path, visits: Sequence[Visit], n_repeats: int, limit_s: float
 ) -> Iterator[Figure]:
     """Each page with a server of its own, so that no other has read the database for it."""
-    for visit in visits:
-        load_before = os.getloadavg()[0]
-        page = Page(
-            system="tuner dashboard",
-            command=tuner_dashboard(path),
-            address="http://127.0.0.1:{port}/" + visit.path,
-            painted=visit.seen,
-            ready=visit.seen,
+    with tempfile.NamedTemporaryFile("w", prefix="bench-token-") as token:
+        token.write(f"{TOKEN}\n")
+        token.flush()
+        command = (*tuner_dashboard(path), "--token-file", token.name)
+        for visit in visits:
+            yield from _measure_one(visit, command, n_repeats, limit_s)
+
+
+def _measure_one(
+    visit: Visit, command: tuple[str, ...], n_repeats: int, limit_s: float
+) -> Iterator[Figure]:
+    load_before = os.getloadavg()[0]
+    page = Page(
+        system="tuner dashboard",
+        command=command,
+        address="http://127.0.0.1:{port}/" + visit.path,
+        painted=visit.seen,
+        ready=visit.seen,
+    )
+    runs = []
+    with started_server(page) as (address, pid):
+        for _ in range(n_repeats + 1):
+            runs.append(_visit(visit, address, psutil.Process(pid), limit_s))
+    for place, step in enumerate(["", *(name for name, _ in visit.steps)]):
+        ms = [run[place][0] for run in runs]
+        yield Figure(
+            page=visit.name,
+            step=step,
+            first_ms=ms[0],
+            median_ms=median(ms[1:]),
+            worst_ms=max(ms[1:]),
+            server_cpu_s=median(run[place][1] for run in runs[1:]),
+            n_repeats=n_repeats,
+            load_before=load_before,
         )
-        runs = []
-        with started_server(page) as (address, pid):
-            for _ in range(n_repeats + 1):
-                runs.append(_visit(visit, address, psutil.Process(pid), limit_s))
-        for place, step in enumerate(["", *(name for name, _ in visit.steps)]):
-            ms = [run[place][0] for run in runs]
-            yield Figure(
-                page=visit.name,
-                step=step,
-                first_ms=ms[0],
-                median_ms=median(ms[1:]),
-                worst_ms=max(ms[1:]),
-                server_cpu_s=median(run[place][1] for run in runs[1:]),
-                n_repeats=n_repeats,
-                load_before=load_before,
-            )
 
 
 def _visit(
@@ -278,27 +183,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dashboard.every_page")
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--reports", type=int, default=50, help="of each trial")
+    parser.add_argument("--week", action="store_true", help="a week of 8 GPUs, not such a study")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--limit", type=float, default=60, help="seconds for anything to be seen")
-    parser.add_argument("--pages", nargs="*", default=[each.name for each in VISITS])
+    parser.add_argument("--pages", nargs="*", help="by name; all if none is named")
     parser.add_argument("--keep", type=Path, help="a folder where the database stays")
     parser.add_argument("--output", type=Path, default=Path("benchmark-every-page.json"))
     args = parser.parse_args()
-    visits = [each for each in VISITS if each.name in args.pages]
-    with kept_study(args.keep, args.trials, args.reports) as url:
-        path = Path(url.removeprefix("sqlite:///"))
+    if args.week:
+        name, fill = "week", fill_week
+        every = visits_of_a_week("week")
+    else:
+        name = f"long-{args.trials}x{args.reports}"
+        fill = partial(fill_long_study, n_trials=args.trials, n_reports=args.reports)
+        every = visits(STUDY, OTHER_STUDY, PARETO_STUDY, args.trials)
+    wanted = [each for each in every if not args.pages or each.name in args.pages]
+    print(f"{this_machine()}, load {os.getloadavg()[0]:.1f}", flush=True)
+    with kept_database(args.keep, name, fill) as path:
         found = []
-        for figure in measure(path, visits, args.repeats, args.limit):
+        for figure in measure(path, wanted, args.repeats, args.limit):
             print(table([figure]).splitlines()[-1], file=sys.stderr, flush=True)
             found.append(figure)
-    print(f"{this_machine()}\n\n{table(found)}")
-    versions = package_versions(Path(sys.executable), _PACKAGES)
-    figures = {
-        "trials": args.trials,
-        "reports": args.reports,
-        "pages": [asdict(each) for each in found],
-    }
-    write_json(args.output, packages=versions, figures=figures)
+    print(f"\n{table(found)}")
+    figures = {"study": name, "pages": [asdict(each) for each in found]}
+    write_json(
+        args.output,
+        packages=package_versions(Path(sys.executable), _PACKAGES),
+        figures=figures,
+    )
 
 
 if __name__ == "__main__":
