@@ -22,9 +22,9 @@ from tuner.app.data.metrics.stored import GrowingFigures, StoredFigures
 from tuner.app.data.overview import StudyLine, read_overview
 from tuner.app.data.trials.columns import GrowingTrials, TrialColumns
 from tuner.app.data.trials.costs import (
+    GrowingEnergy,
     TrialCosts,
     device_hours_of,
-    read_energy_kwh_of_trials,
 )
 from tuner.app.data.trials.curves import Curves, GrowingCurves
 from tuner.app.data.trials.lineage import Lineage, read_lineage
@@ -75,6 +75,7 @@ class Look:
         self._leases: dict[StoredStudy | None, GrowingLeases] = {}
         self._curves: dict[StoredStudy, GrowingCurves] = {}
         self._params: dict[StoredStudy, GrowingParams] = {}
+        self._energy: dict[StoredStudy, GrowingEnergy] = {}
         self._figures: dict[StoredStudy, GrowingFigures] = {}
         self._lock = threading.Lock()
         self.kept = Kept()
@@ -171,13 +172,20 @@ class Look:
         return self._database.read(lambda connection: read_allocations(connection, study.id))
 
     def costs(self, study: StoredStudy, now: datetime) -> TrialCosts:
-        """Costs of each trial of a study so far."""
+        """Costs of each trial of a study so far; the same object while nothing has changed."""
+        trials, leases = self.trials(study), self.leases(study, now)
+        with self._lock:
+            growing = self._energy.setdefault(study, GrowingEnergy(study.id))
         energy_kwh = self._database.read(
-            lambda connection: read_energy_kwh_of_trials(connection, study.id)
+            lambda connection: growing.refresh(connection, trials, now)
         )
-        return TrialCosts(
-            device_hours=device_hours_of(self.leases(study, now)), energy_kwh=energy_kwh
-        )
+
+        def make() -> TrialCosts:
+            return TrialCosts(device_hours=device_hours_of(leases), energy_kwh=energy_kwh)
+
+        if leases.columns.is_held.any():
+            return make()
+        return self.kept.get(("costs", study), (leases.columns, energy_kwh), make)
 
     def trial(self, study: StoredStudy, number: int, now: datetime) -> OneTrial | None:
         objectives = self.objectives(study)

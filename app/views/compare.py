@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import streamlit as st
 
 from tuner.app.charts.compare import lines_figure, studies_figure
@@ -20,11 +21,12 @@ from tuner.app.data.compare.trials import (
 )
 from tuner.app.data.convergence.series import Axis, BestSoFar, Scale, best_so_far, scale_of
 from tuner.app.data.overview import ago
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.one_trial import OneTrial
 from tuner.app.data.trials.table import Cell, table_of
 from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
-from tuner.app.views.shell import Shown
+from tuner.app.views.shell import Drawn, Shown
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 
@@ -60,41 +62,49 @@ def _trials(shown: Shown) -> None:
     if len(trials) < MIN_COMPARED:
         st.info("The study has fewer than two trials.")
         return
-    # In the order of their numbers: a trial that starts meanwhile moves no row.
-    params = shown.look.params(shown.study, trials)
-    table = table_of(trials, shown.objectives, params, shell.now())
     wanted = numbers_in(st.query_params.get(_TRIALS, ""))
-    missing = [each for each in wanted if each not in set(table["trial"])]
+    known = trials.numbers.tolist()
+    missing = sorted({*wanted}.difference(known), key=wanted.index)
     if missing:
         st.warning(
             f"Study {shell.escaped(shown.study.name)} has no trial {', '.join(map(str, missing))}."
         )
-    rows = _ticked(table, [str(each) for each in wanted], "trial", f"{_TRIALS} {shown.study.id}")
-    numbers = [int(str(table["trial"][row])) for row in rows[:MAX_COMPARED]]
+    at = np.flatnonzero(np.isin(trials.numbers, wanted)).tolist()
+    rows = _ticked(_table(shown, trials), at, f"{_TRIALS} {shown.study.id}")
+    numbers = [known[row] for row in rows[:MAX_COMPARED]]
     _keep(_TRIALS, ",".join(map(str, numbers)), instead_of=_STUDIES)
     if not _are_enough(len(rows), "trials"):
         return
     shell.live("compared trials", lambda: _side_by_side(shown, numbers))
 
 
-def _ticked(
-    table: dict[str, list[Cell]], wanted: Sequence[str], column: str, key: str
-) -> list[int]:
+def _table(shown: Shown, trials: TrialColumns) -> Drawn:
+    """In the order of their numbers: a trial that starts meanwhile moves no row."""
+    params = shown.look.params(shown.study, trials)
+
+    def make() -> Drawn:
+        return shell.drawn_table(table_of(trials, shown.objectives, params, shell.now()))
+
+    if not trials.is_finished.all():  # Durations of trials that run change with the time alone.
+        return make()
+    return shown.look.kept.get(("trials to compare", shown.study), (trials, params), make)
+
+
+def _ticked(table: Drawn, at: Sequence[int], key: str) -> list[int]:
     """The rows of a table that are ticked: at first those that the address names."""
-    at = [row for row, cell in enumerate(table[column]) if str(cell) in wanted]
     event = st.dataframe(
-        table,
+        table.cells,
         hide_index=True,
         placeholder="",
         key=f"ticked {key}",
         on_select="rerun",
         selection_mode="multi-row",
-        selection_default={"selection": {"rows": at}},
-        height=_ROWS_PX if len(table[column]) > 8 else "auto",
-        column_config=shell.column_formats(table),
+        selection_default={"selection": {"rows": list(at)}},
+        height=_ROWS_PX if len(table.cells) > 8 else "auto",
+        column_config=table.formats,
     )
     rows: list[int] = sorted(event["selection"]["rows"])
-    return [row for row in rows if row < len(table[column])]
+    return [row for row in rows if row < len(table.cells)]
 
 
 def _keep(key: str, what: str | list[str], *, instead_of: str) -> None:
@@ -159,7 +169,8 @@ def _studies(shown: Shown) -> None:
         "last activity": [ago(line.study.active_at, now) for line in lines],
     }
     wanted = st.query_params.get_all(_STUDIES)
-    rows = _ticked(table, wanted, "study", _STUDIES)
+    at = [row for row, name in enumerate(table["study"]) if name in wanted]
+    rows = _ticked(shell.drawn_table(table), at, _STUDIES)
     names = [str(table["study"][row]) for row in rows[:MAX_COMPARED]]
     _keep(_STUDIES, names, instead_of=_TRIALS)
     if not _are_enough(len(rows), "studies"):

@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from tuner.app.data.compare.trials import MAX_COMPARED, MIN_COMPARED
+from tuner.app.data.digits import number_format, values_text
 from tuner.app.data.page_data import Look, look_at
 from tuner.app.data.trials.table import AGO
 from tuner.config.sections.confirm import is_confirmation
@@ -24,7 +26,6 @@ from tuner.errors import StoreError, TunerError
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
-from tuner.terminal.wording import values_text
 
 STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
 #: Keys of pages that others link to.
@@ -180,9 +181,8 @@ def column_formats(columns: Mapping[str, Sequence[object]]) -> dict[str, ColumnC
 
     A table's cells have no hover text: a column of its own has the instant, in UTC.
     """
-    precise = st.column_config.NumberColumn(format="%.4g")
     formats: dict[str, ColumnConfig] = {
-        title: precise
+        title: st.column_config.NumberColumn(format=number_format(title, cells))
         for title, cells in columns.items()
         if any(isinstance(cell, float) for cell in cells)
     }
@@ -191,6 +191,29 @@ def column_formats(columns: Mapping[str, Sequence[object]]) -> dict[str, ColumnC
             format="distance", help=f"The column *{title} (UTC)* has the instant."
         )
     return formats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Drawn:
+    """A table that Streamlit can send again without making it anew."""
+
+    cells: pa.Table
+    formats: Mapping[str, ColumnConfig]
+
+
+def drawn_table(columns: Mapping[str, Sequence[object]]) -> Drawn:
+    """A large table; None is an empty cell."""
+    return Drawn(
+        cells=pa.table({title: _arrow(cells) for title, cells in columns.items()}),
+        formats=column_formats(columns),
+    )
+
+
+def _arrow(cells: Sequence[object]) -> pa.Array:
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError):  # Whole numbers beyond 64 bits.
+        return pa.array([None if cell is None else str(cell) for cell in cells])
 
 
 def choice(label: str, words: Sequence[str], *, key: str) -> str:

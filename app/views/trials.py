@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 import streamlit as st
@@ -11,10 +12,13 @@ import streamlit as st
 from tuner.app.data.compare.trials import MAX_COMPARED, MIN_COMPARED
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.costs import TrialCosts
 from tuner.app.data.trials.filters import rows_where
-from tuner.app.data.trials.table import chosen, table_of, titles_of, words_of
+from tuner.app.data.trials.table import Cell, Params, chosen, table_of, titles_of, words_of
 from tuner.app.views import one_trial, shell
-from tuner.app.views.shell import Shown
+from tuner.app.views.shell import Drawn, Shown
+from tuner.queries.notes import Note
+from tuner.queries.studies import Objective
 
 _TABLE_KEY, _ROWS_KEY, _COUNT_KEY = "trials_table", "rows of trials", "lists of trials"
 #: The container of the list, and the study whose list is on the page.
@@ -144,6 +148,27 @@ class _Choice:
     tags: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Known:
+    """All that the table shows."""
+
+    trials: TrialColumns
+    objectives: Sequence[Objective]
+    params: Params
+    costs: TrialCosts
+    notes: Mapping[int | None, Note]
+    now: datetime
+
+    def is_same(self, other: _Known) -> bool:
+        """Whether nothing has changed, if all trials have ended."""
+        is_alike = self.objectives == other.objectives and self.notes == other.notes
+        is_unread = self.params is other.params and self.costs is other.costs
+        return is_alike and is_unread and self.trials is other.trials
+
+    def table(self, trials: TrialColumns) -> dict[str, list[Cell]]:
+        return table_of(trials, self.objectives, self.params, self.now, self.costs)
+
+
 @dataclass(kw_only=True)
 class _Rows:
     """The trials of the table by row. A row keeps its trial: a click opens the displayed one.
@@ -155,23 +180,30 @@ class _Rows:
     key: str
     numbers: list[int] = field(default_factory=list)
     n_at_first: int = 0
+    #: How many trials pass the filter, and how many rows do not any more.
+    n_passed: int = 0
+    n_left_out: int = 0
+    drawn: Drawn | None = None
+    #: What the table was drawn from; None if the next look may show something else.
+    drawn_from: _Known | None = None
     #: Its row stays selected in the browser: another click there deselects it.
     opened: int | None = None
 
-    def follow(self, found: Sequence[int], known: frozenset[int]) -> int:
-        """Appends new trials; returns how many rows the filter does not let pass any more.
+    def follow(self, found: Sequence[int], known: frozenset[int]) -> None:
+        """Appends new trials.
 
         Args:
             found: Trials that pass the filter, the newest first.
             known: All trials of the study.
         """
+        self.n_passed, self.n_left_out = len(found), 0
         if not self.numbers or not known.issuperset(self.numbers):
             self.numbers = list(found)
             self.n_at_first = len(found)
-            return 0
+            return
         held = set(self.numbers)
         self.numbers += [each for each in reversed(found) if each not in held]
-        return len(held.difference(found))
+        self.n_left_out = len(held.difference(found))
 
 
 def _rows_for(of: tuple[object, ...]) -> _Rows:
@@ -196,32 +228,25 @@ def _new_rows(of: tuple[object, ...]) -> _Rows:
 def _table(shown: Shown, choice: _Choice, titles: Sequence[str], *, is_for_several: bool) -> None:
     if st.session_state.pop(_REDRAW_KEY, False):
         st.rerun()
-    trials = shown.look.trials(shown.study)
+    known = _read(shown)
     rows = _rows_for((shown.study, choice))
-    passed = _passed(shown, trials, choice)
-    n_left_out = rows.follow(passed, frozenset(trials.numbers.tolist()))
-    drawn = trials.where(np.searchsorted(trials.numbers, rows.numbers))
-    params = shown.look.params(shown.study, trials)
-    now = shell.now()
-    costs = shown.look.costs(shown.study, now)
-    table = table_of(drawn, shown.objectives, params, now, costs)
-    notes = shown.look.notes(shown.study)
-    if notes.keys() - {None}:
-        of_rows = [notes.get(number) for number in drawn.numbers.tolist()]
-        table[_TAGS] = [", ".join(note.tags) if note else "" for note in of_rows]
-        table[_NOTE] = [note.text if note else "" for note in of_rows]
+    if rows.drawn is None or rows.drawn_from is None or not known.is_same(rows.drawn_from):
+        rows.follow(_passed(known, choice), frozenset(known.trials.numbers.tolist()))
+        rows.drawn = shell.drawn_table(_columns(known, rows.numbers))
+        # Durations of trials that run change with the time alone.
+        rows.drawn_from = known if known.trials.is_finished.all() else None
     event = st.dataframe(
-        table,
+        rows.drawn.cells,
         hide_index=True,
         placeholder="",
         key=f"{rows.key} several" if is_for_several else rows.key,
         on_select="rerun" if is_for_several else lambda: _open_selected(rows),
         selection_mode="multi-row" if is_for_several else "single-row",
         height=600 if len(rows.numbers) > 15 else "auto",
-        column_config=shell.column_formats(table),
+        column_config=rows.drawn.formats,
         column_order=["trial", *titles] if titles else None,
     )
-    n_passed = f"{len(passed)} of {len(trials)} trials."
+    n_passed = f"{rows.n_passed} of {len(known.trials)} trials."
     if is_for_several:
         st.caption(f"{n_passed} Select {MIN_COMPARED} to {MAX_COMPARED} at their left.")
         selected = [row for row in event["selection"]["rows"] if row < len(rows.numbers)]
@@ -229,10 +254,34 @@ def _table(shown: Shown, choice: _Choice, titles: Sequence[str], *, is_for_sever
     else:
         st.caption(f"{n_passed} Select one at its left to open it.")
     n_new = len(rows.numbers) - rows.n_at_first
-    if n_new or n_left_out:
+    if n_new or rows.n_left_out:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button("Newest first", on_click=_begin_anew, args=(rows.of,))
-            st.caption(f"Rows keep their places: {_about_rows(n_new, n_left_out)}.")
+            st.caption(f"Rows keep their places: {_about_rows(n_new, rows.n_left_out)}.")
+
+
+def _read(shown: Shown) -> _Known:
+    look, now = shown.look, shell.now()
+    trials = look.trials(shown.study)
+    return _Known(
+        trials=trials,
+        objectives=shown.objectives,
+        params=look.params(shown.study, trials),
+        costs=look.costs(shown.study, now),
+        notes=look.notes(shown.study),
+        now=now,
+    )
+
+
+def _columns(known: _Known, numbers: Sequence[int]) -> dict[str, list[Cell]]:
+    """Columns of the table, for these trials in this order."""
+    some = known.trials.where(np.searchsorted(known.trials.numbers, numbers))
+    table = known.table(some)
+    if known.notes.keys() - {None}:
+        of_rows = [known.notes.get(number) for number in numbers]
+        table[_TAGS] = [", ".join(note.tags) if note else "" for note in of_rows]
+        table[_NOTE] = [note.text if note else "" for note in of_rows]
+    return table
 
 
 def _about_rows(n_new: int, n_left_out: int) -> str:
@@ -245,23 +294,19 @@ def _about_rows(n_new: int, n_left_out: int) -> str:
     return ", and ".join(said)
 
 
-def _passed(shown: Shown, trials: TrialColumns, choice: _Choice) -> list[int]:
+def _passed(known: _Known, choice: _Choice) -> list[int]:
     """Numbers of the trials that pass the filter, the newest first."""
-    some = chosen(trials, choice.words)
-    where = choice.where
+    some = chosen(known.trials, choice.words)
     if choice.tags:
-        notes = shown.look.notes(shown.study)
+        wanted = set(choice.tags)
         tagged = [
-            number for number, note in notes.items() if not set(choice.tags).isdisjoint(note.tags)
+            number for number, note in known.notes.items() if not wanted.isdisjoint(note.tags)
         ]
         some = some.where(np.isin(some.numbers, [each for each in tagged if each is not None]))
-    if not where:
-        return [int(each) for each in some.numbers]
-    params = shown.look.params(shown.study, trials)
-    now = shell.now()
-    costs = shown.look.costs(shown.study, now)
-    table = table_of(some, shown.objectives, params, now, costs)
-    return [int(each) for each in some.numbers[rows_where(where, table, len(some))]]
+    if choice.where:
+        some = some.where(rows_where(choice.where, known.table(some), len(some)))
+    numbers: list[int] = some.numbers.tolist()
+    return numbers
 
 
 def _open_selected(rows: _Rows) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from tuner.app.data.devices.trial_use import TrialUse
+from tuner.app.data.digits import four_digits, values_text
 from tuner.app.data.outcome_words import shown
 from tuner.app.data.trials.curves import Curve
 from tuner.app.data.trials.one_trial import OneTrial
 from tuner.queries.usage import AttemptUse
 from tuner.terminal.times import seconds
-from tuner.terminal.wording import values_text
 
 MIN_COMPARED, MAX_COMPARED = 2, 10
 _GIB = 2**30
@@ -35,10 +35,10 @@ def compared(trials: Sequence[OneTrial]) -> dict[str, list[str]]:
         "last report": [_last_report(each) for each in trials],
         "duration": [_or_blank(each.trial.duration_s, seconds) for each in trials],
         "attempts": [str(len(each.trial.attempts)) for each in trials],
-        "device-seconds": [_or_blank(use.device_s, _four_digits) for use in uses],
-        "utilization (%)": [_or_blank(use.utilization_pct, _four_digits) for use in uses],
+        "device-seconds": [_or_blank(use.device_s, four_digits) for use in uses],
+        "utilization (%)": [_or_blank(use.utilization_pct, four_digits) for use in uses],
         "most memory (GiB)": [_or_blank(use.memory_max_bytes, _gib) for use in uses],
-        "energy (kWh)": [_or_blank(use.energy_kwh, _four_digits) for use in uses],
+        "energy (kWh)": [_or_blank(use.energy_kwh, four_digits) for use in uses],
     }
     known = [(name, row) for name, row in facts.items() if any(row)]
     # Pairs: a parameter may be called like a fact.
@@ -104,7 +104,7 @@ def _param(each: OneTrial, name: str) -> str:
     if name not in each.trial.params:
         return ""
     value = each.trial.params[name]
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return four_digits(value) if isinstance(value, float) else str(value)
 
 
 def _last_report(each: OneTrial) -> str:
@@ -115,10 +115,6 @@ def _last_report(each: OneTrial) -> str:
 
 def _or_blank(value: float | None, text: Callable[[float], str]) -> str:
     return "" if value is None else text(value)
-
-
-def _four_digits(value: float) -> str:
-    return f"{value:.4g}"
 
 
 def _gib(value: float) -> str:

@@ -134,6 +134,8 @@ class GrowingLeases:
         new = lease_columns(self._rows(connection, condition))
         if condition is None:
             return new
+        if not len(new) and not open_ids:
+            return held
         if not set(open_ids).issubset(new.ids.tolist()):
             return lease_columns(self._rows(connection, None))
         kept = held.where(~held.is_held)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import sqlalchemy as sa
 
 from tuner.app.data.devices.leases import Leases
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.devices.usage.tally import MJ_PER_KWH
 from tuner.domain.budget import SECONDS_PER_HOUR
 from tuner.queries.dispatchers import has_our_tables
-from tuner.store.optuna_tables.statements import TRIALS
+from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS
 from tuner.store.schema.models import AttemptRow, AttemptUsageRow
 
 
@@ -25,6 +28,8 @@ class TrialCosts:
     energy_kwh: Mapping[int, float]
 
 
+#: Usage of an attempt is stored soon after its end; after this time it does not change.
+_SETTLED_S = 60.0
 NO_COSTS = TrialCosts(device_hours={}, energy_kwh={})
 
 
@@ -37,8 +42,42 @@ def device_hours_of(leases: Leases) -> dict[int, float]:
     return dict(zip(trial_ids.tolist(), (sums / SECONDS_PER_HOUR).tolist(), strict=True))
 
 
-def read_energy_kwh_of_trials(connection: sa.Connection, study_id: int) -> dict[int, float]:
-    """Energy by trial id, for trials whose devices reported it."""
+class GrowingEnergy:
+    """Energy of trials whose devices reported it; that of long ended ones is read once."""
+
+    def __init__(self, study_id: int) -> None:
+        self._study_id = study_id
+        self._held: Mapping[int, float] = {}
+        self._settled: frozenset[int] = frozenset()
+        self._lock = threading.Lock()
+
+    def refresh(
+        self, connection: sa.Connection, trials: TrialColumns, now: datetime
+    ) -> Mapping[int, float]:
+        """kWh by trial id; the same object while nothing can have changed.
+
+        Args:
+            connection: One that sees a single instant.
+            trials: All of the study.
+            now: The current time.
+        """
+        with self._lock:
+            ids = trials.ids.tolist()
+            if not self._settled.issubset(ids):  # The study was deleted and made again.
+                self._held, self._settled = {}, frozenset()
+            wanted = [each for each in ids if each not in self._settled]
+            if wanted:
+                is_some = len(wanted) <= MAX_LISTED
+                read = _read_energy_kwh(connection, self._study_id, wanted if is_some else None)
+                self._held = {**self._held, **read} if is_some else read
+                is_settled = trials.ended_at_s < now.timestamp() - _SETTLED_S
+                self._settled = frozenset(trials.ids[is_settled].tolist())
+            return self._held
+
+
+def _read_energy_kwh(
+    connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None
+) -> dict[int, float]:
     if not has_our_tables(connection):
         return {}
     query = (
@@ -48,5 +87,7 @@ def read_energy_kwh_of_trials(connection: sa.Connection, study_id: int) -> dict[
         .where(TRIALS.c.study_id == study_id, AttemptUsageRow.energy_mj.is_not(None))
         .group_by(AttemptRow.trial_id)
     )
+    if trial_ids is not None:
+        query = query.where(AttemptRow.trial_id.in_(trial_ids))
     rows = connection.execute(query)
     return {row.trial_id: float(row.energy_mj) / MJ_PER_KWH for row in rows}

@@ -17,10 +17,11 @@ from tuner.app.data.columns import Floats, Numbers
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.store.optuna_tables.statements import CURVES, MAX_LISTED
 
-MAX_CURVES = 1000
-_N_BEST, _N_NEWEST = 100, 300
+#: Twice as many take a browser without a GPU over a second at each change.
+MAX_CURVES = 500
+_N_BEST, _N_NEWEST = 100, 150
 #: Two points each.
-_STRETCHES = 20
+_STRETCHES = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeAlias, cast
 
 import numpy as np
 import sqlalchemy as sa
 
+from tuner.app.data.columns import Floats
 from tuner.app.data.outcome_words import ALL_WORDS, CODES, WAITING, shown
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.costs import NO_COSTS, TrialCosts
@@ -21,6 +22,7 @@ from tuner.search_spaces import ParamValue
 Params: TypeAlias = Mapping[int, Mapping[str, ParamValue]]
 #: Shown as "3 minutes ago".
 AGO = "started"
+_SHOWN_WORDS = [shown(word) for word in ALL_WORDS]
 Cell: TypeAlias = float | int | str | bool | datetime | None
 
 
@@ -34,26 +36,33 @@ class GrowingParams:
         self._lock = threading.Lock()
 
     def refresh(self, connection: sa.Connection, trials: TrialColumns) -> Params:
+        """The same object while nothing can have changed."""
         with self._lock:
             there = set(trials.ids.tolist())
             wanted = there - self._finished
             if wanted:
-                self._held = {
+                held = {
                     trial_id: params
                     for trial_id, params in self._held.items()
                     if trial_id in self._finished and trial_id in there
                 }
-                self._held |= read_whole_params(connection, self._study_id, wanted)
-                self._add_enqueued(connection, trials)
+                held |= read_whole_params(connection, self._study_id, wanted)
+                self._add_enqueued(connection, trials, held)
+                self._held = held
             self._finished = frozenset(trials.ids[trials.is_finished].tolist())
-            return dict(self._held)
+            return self._held
 
-    def _add_enqueued(self, connection: sa.Connection, trials: TrialColumns) -> None:
+    def _add_enqueued(
+        self,
+        connection: sa.Connection,
+        trials: TrialColumns,
+        held: dict[int, Mapping[str, ParamValue]],
+    ) -> None:
         waiting = trials.ids[trials.words == WAITING].tolist()
         if waiting:
             for trial_id, told in read_fixed(connection, self._study_id, waiting).items():
-                if trial_id in self._held:
-                    self._held[trial_id] = {**told, **self._held[trial_id]}
+                if trial_id in held:
+                    held[trial_id] = {**told, **held[trial_id]}
 
 
 def chosen(trials: TrialColumns, words: Collection[str]) -> TrialColumns:
@@ -82,20 +91,18 @@ def table_of(
     """
     columns: dict[str, list[Cell]] = {
         "trial": list(trials.numbers.tolist()),
-        "outcome": [shown(ALL_WORDS[code]) for code in trials.words.tolist()],
+        "outcome": [_SHOWN_WORDS[code] for code in trials.words.tolist()],
     }
     for place, objective in enumerate(objectives):
-        columns[objective.name] = [_or_none(each) for each in trials.values[:, place].tolist()]
+        columns[objective.name] = _or_none(trials.values[:, place])
     if trials.is_infeasible.any():
         columns["infeasible"] = list(trials.is_infeasible.tolist())
     if not np.isnan(trials.last_steps).all():
         steps = trials.last_steps.tolist()
         columns["last step"] = [None if np.isnan(each) else int(each) for each in steps]
         for place, objective in enumerate(objectives):
-            last = trials.last_values[:, place].tolist()
-            columns[f"last {objective.name}"] = [_or_none(each) for each in last]
-    durations_s = trials.durations_s(now.timestamp()).round(3).tolist()
-    columns["duration (s)"] = [_or_none(each) for each in durations_s]
+            columns[f"last {objective.name}"] = _or_none(trials.last_values[:, place])
+    columns["duration (s)"] = _or_none(trials.durations_s(now.timestamp()).round(3))
     ids = trials.ids.tolist()
     for title, by_trial in (
         ("device-hours", costs.device_hours),
@@ -103,8 +110,8 @@ def table_of(
     ):
         if by_trial:
             columns[title] = [by_trial.get(trial_id) for trial_id in ids]
-    started = [_instant(each) for each in trials.started_at_s.tolist()]
-    columns |= {AGO: list(started), "started (UTC)": list(started)}
+    started = _instants(trials.started_at_s)
+    columns |= {AGO: started, "started (UTC)": list(started)}
     for name in _names(params):
         title = name if name not in columns else f"{name} (parameter)"
         cells = [_cell(params.get(trial_id, {}), name) for trial_id in ids]
@@ -127,7 +134,8 @@ def titles_of(
 
 
 def _names(params: Params) -> list[str]:
-    return list(dict.fromkeys(name for each in params.values() for name in each))
+    sets_of_names = dict.fromkeys(map(tuple, params.values()))  # Most trials have the same ones.
+    return list(dict.fromkeys(name for names in sets_of_names for name in names))
 
 
 def _cell(params: Mapping[str, ParamValue], name: str) -> ParamValue:
@@ -144,9 +152,18 @@ def _alike(cells: Sequence[ParamValue | None]) -> list[Cell]:
     return [None if cell is None else str(cell) for cell in cells]
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value
+def _or_none(values: Floats) -> list[Cell]:
+    found = values.astype(object)
+    found[np.isnan(values)] = None
+    cells: list[Cell] = found.tolist()
+    return cells
 
 
-def _instant(at_s: float) -> datetime | None:
-    return None if np.isnan(at_s) else datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)
+def _instants(at_s: Floats) -> list[Cell]:
+    """Times in UTC; None for NaN."""
+    known = np.isfinite(at_s)
+    found = np.full(len(at_s), None, dtype=object)
+    microseconds = np.round(at_s[known] * 1e6).astype("datetime64[us]")
+    found[known] = microseconds.astype(object)
+    cells: list[Cell] = found.tolist()
+    return cells
