@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 from starlette.middleware import Middleware
@@ -36,14 +37,14 @@ def _end_with_the_parent() -> None:
 
 
 def _read_ahead() -> None:
-    """Reads in advance what the first page needs; errors are shown there."""
+    """Reads in advance what the first pages need; errors are shown there."""
     try:
         look = look_at(os.environ[DATABASE_VARIABLE])
         studies = look.studies()
         name = os.environ.get(STUDY_VARIABLE)
         study = studies.get(name) if name else None
         if study or studies:
-            look.trials(study or list(studies.values())[-1])
+            look.read_ahead(study or list(studies.values())[-1], datetime.now(UTC))
     except TunerError as error:
         _LOG.info("Nothing was read ahead: %s", error)
 

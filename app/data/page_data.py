@@ -30,6 +30,7 @@ from tuner.app.data.trials.curves import Curves, GrowingCurves
 from tuner.app.data.trials.lineage import Lineage, read_lineage
 from tuner.app.data.trials.one_trial import OneTrial, read_trial
 from tuner.app.data.trials.table import GrowingParams, Params
+from tuner.errors import StoreError
 from tuner.queries.allocations import StoredAllocation, read_allocations
 from tuner.queries.locate import StoredStudy, stored_studies
 from tuner.queries.notes import Note, read_notes
@@ -78,6 +79,8 @@ class Look:
         self._energy: dict[StoredStudy, GrowingEnergy] = {}
         self._figures: dict[StoredStudy, GrowingFigures] = {}
         self._lock = threading.Lock()
+        self._soon: set[StoredStudy] = set()
+        self._last_shown: StoredStudy | None = None
         self.kept = Kept()
 
     @property
@@ -88,6 +91,20 @@ class Look:
     def is_current(self) -> bool:
         """Whether the database's path still names the file that is open."""
         return self._database.is_current
+
+    def read_ahead(self, study: StoredStudy, now: datetime) -> None:
+        """Reads what is read once of a study: seconds for one of 100,000 trials.
+
+        It ends early when a page shows another study, which would have to wait for it.
+        """
+        trials = self._database.read(self._growing_trials(study).refresh)
+        for read in (
+            lambda: self.params(study, trials),
+            lambda: self.leases(study, now),
+            lambda: self.stored_figures(study, trials),
+        ):
+            if self._last_shown in (None, study):
+                read()
 
     def studies(self) -> dict[str, StoredStudy]:
         """By name, the oldest first."""
@@ -112,7 +129,28 @@ class Look:
         return self._database.read(read_objectives).get(study.id, ())
 
     def trials(self, study: StoredStudy) -> TrialColumns:
+        self._last_shown = study
         return self._database.read(self._growing_trials(study).refresh)
+
+    def trials_soon(self, study: StoredStudy, *, wait: bool) -> TrialColumns | None:
+        """The trials if they were read before, or with `wait`; else None: a thread reads them."""
+        growing = self._growing_trials(study)
+        if wait or growing.is_read:
+            return self._database.read(growing.refresh)
+        with self._lock:
+            if study not in self._soon:
+                self._soon.add(study)
+                threading.Thread(target=self._read_soon, args=(study,), daemon=True).start()
+        return None
+
+    def _read_soon(self, study: StoredStudy) -> None:
+        try:
+            self._database.read(self._growing_trials(study).refresh)
+        except StoreError:
+            pass  # The page says so when it reads the same.
+        finally:
+            with self._lock:
+                self._soon.discard(study)
 
     def params(self, study: StoredStudy, trials: TrialColumns) -> Params:
         with self._lock:
@@ -152,7 +190,7 @@ class Look:
     ) -> Mapping[int, StoredFigures]:
         """Last metrics, numeric attributes and numbers of reports, by trial id."""
         with self._lock:
-            growing = self._figures.setdefault(study, GrowingFigures())
+            growing = self._figures.setdefault(study, GrowingFigures(study.id))
         return self._database.read(lambda connection: growing.refresh(connection, trials))
 
     def reports(self, study: StoredStudy, value_name: str, trials: TrialColumns) -> Reports:

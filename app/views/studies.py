@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 import streamlit as st
@@ -18,6 +19,8 @@ from tuner.terminal.wording import duration
 #: Streamlit shows the group, decoded.
 _NAME_IN_ADDRESS = r"^convergence\?study=(.*)$"
 _N_SPARKLINES = 20
+#: Trials that a page may read before it is shown: half a second.
+_MAX_READ = 20_000
 #: A pinned column with a long name must leave room for others on a phone.
 _NAME_PX = 170
 
@@ -45,7 +48,7 @@ def _table() -> None:
         "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
         "time left": [_time_left(line) for line in lines],
         "best value": [line.best or "none yet" for line in lines],
-        "best so far": [_sparkline(line, place) for place, line in enumerate(lines)],
+        "best so far": _sparklines(lines),
         "trials": [study_trials_text(line.study, line.progress.budget.trials) for line in lines],
         "devices in use": [line.n_devices for line in lines],
         "dispatchers": [line.workers for line in lines],
@@ -92,13 +95,19 @@ def _address(study: str) -> str:
     return f"convergence?study={quote(study, safe='')}"
 
 
-def _sparkline(line: StudyLine, place: int) -> list[float]:
-    """Sparkline; only for the newest studies, as all their trials are read."""
-    if place >= _N_SPARKLINES or not line.study.objectives:
-        return []
-    study = StoredStudy(id=line.study.id, name=line.study.name)
-    trials = shell.look().trials(study)
-    return sparkline(trials, is_maximized=line.study.objectives[0].is_maximized)
+def _sparklines(lines: Sequence[StudyLine]) -> list[object]:
+    """Only for the newest studies, as all their trials are read; those of long ones come later."""
+    look, n_read = shell.look(), 0
+    found: list[object] = []
+    for place, line in enumerate(lines):
+        study = StoredStudy(id=line.study.id, name=line.study.name)
+        trials = None
+        if place < _N_SPARKLINES and line.study.objectives:
+            n_read += line.study.n_trials
+            trials = look.trials_soon(study, wait=n_read <= _MAX_READ)
+        is_maximized = bool(line.study.objectives) and line.study.objectives[0].is_maximized
+        found.append([] if trials is None else sparkline(trials, is_maximized=is_maximized))
+    return found
 
 
 def _active_time(line: StudyLine) -> str:

@@ -73,13 +73,13 @@ class Figure:
 
 
 def measure(
-    path: Path, visits: Sequence[Visit], n_repeats: int, limit_s: float
+    path: Path, study: str, visits: Sequence[Visit], n_repeats: int, limit_s: float
 ) -> Iterator[Figure]:
     """Each page with a server of its own, so that no other has read the database for it."""
     with tempfile.NamedTemporaryFile("w", prefix="bench-token-") as token:
         token.write(f"{TOKEN}\n")
         token.flush()
-        command = (*tuner_dashboard(path), "--token-file", token.name)
+        command = (*tuner_dashboard(path), "--study", study, "--token-file", token.name)
         for visit in visits:
             yield from _measure_one(visit, command, n_repeats, limit_s)
 
@@ -191,17 +191,17 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmark-every-page.json"))
     args = parser.parse_args()
     if args.week:
-        name, fill = "week", fill_week
-        every = visits_of_a_week("week")
+        name, study, fill = "week", "week", fill_week
+        every = visits_of_a_week(study)
     else:
-        name = f"long-{args.trials}x{args.reports}"
+        name, study = f"long-{args.trials}x{args.reports}", STUDY
         fill = partial(fill_long_study, n_trials=args.trials, n_reports=args.reports)
-        every = visits(STUDY, OTHER_STUDY, PARETO_STUDY, args.trials)
+        every = visits(study, OTHER_STUDY, PARETO_STUDY, args.trials)
     wanted = [each for each in every if not args.pages or each.name in args.pages]
     print(f"{this_machine()}, load {os.getloadavg()[0]:.1f}", flush=True)
     with kept_database(args.keep, name, fill) as path:
         found = []
-        for figure in measure(path, wanted, args.repeats, args.limit):
+        for figure in measure(path, study, wanted, args.repeats, args.limit):
             print(table([figure]).splitlines()[-1], file=sys.stderr, flush=True)
             found.append(figure)
     print(f"\n{table(found)}")

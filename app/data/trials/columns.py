@@ -146,6 +146,8 @@ class GrowingTrials:
         self._n_objectives = len(objectives)
         self._held = no_trials(len(objectives))
         self._lock = threading.Lock()
+        #: Whether a refresh reads only what has changed.
+        self.is_read = False
 
     def refresh(self, connection: sa.Connection) -> TrialColumns:
         """All trials as they are now."""
@@ -158,6 +160,7 @@ class GrowingTrials:
                 # The study was deleted and made again, or a server's transaction that had taken
                 # a lower number was later than the one with the newest that was seen.
                 self._held = self._merged(connection, no_trials(self._n_objectives))
+            self.is_read = True
             return self._held
 
     def _merged(self, connection: sa.Connection, held: TrialColumns) -> TrialColumns:
@@ -263,6 +266,13 @@ class GrowingTrials:
 def seconds(at: datetime | None) -> float:
     """Seconds since the epoch for a time in the database; NaN for none."""
     return at.replace(tzinfo=UTC).timestamp() if at else np.nan
+
+
+def seconds_of(times: Sequence[datetime | str | None]) -> Floats:
+    """`seconds` of many times, or of their texts."""
+    microseconds = np.array(times, dtype="datetime64[us]")
+    unknown = np.isnat(microseconds)
+    return np.where(unknown, np.nan, microseconds.astype(np.int64) / 1e6)
 
 
 def _of(at: datetime | None) -> float:

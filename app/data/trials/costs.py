@@ -69,7 +69,8 @@ class GrowingEnergy:
             if wanted:
                 is_some = len(wanted) <= MAX_LISTED
                 read = _read_energy_kwh(connection, self._study_id, wanted if is_some else None)
-                self._held = {**self._held, **read} if is_some else read
+                found = {**self._held, **read} if is_some else read
+                self._held = self._held if found == self._held else found
                 is_settled = trials.ended_at_s < now.timestamp() - _SETTLED_S
                 self._settled = frozenset(trials.ids[is_settled].tolist())
             return self._held

@@ -7,7 +7,7 @@ times, and a paused trial that is pruned when the study ends gets that time as i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -70,20 +70,20 @@ class AttemptTimes:
             abandoned_at: The last heartbeat of its dispatcher, if that has died.
         """
         if ended_at is None:
-            return replace(
-                self,
+            return AttemptTimes(
+                begun_at=self.begun_at,
+                left_at=self.left_at,
+                ended_s=self.ended_s,
                 open_since=begun_at,
                 abandoned_at=abandoned_at,
                 outcome=outcome,
                 cause=cause,
             )
         took_s = max(0.0, (ended_at - begun_at).total_seconds())
-        return replace(
-            self,
+        return AttemptTimes(
+            begun_at=self.begun_at,
             left_at=ended_at,
             ended_s=self.ended_s + took_s,
-            open_since=None,
-            abandoned_at=None,
             outcome=outcome,
             cause=cause,
         )

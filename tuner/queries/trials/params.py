@@ -42,10 +42,16 @@ def read_params(
 ) -> dict[int, dict[str, ParamValue]]:
     """Suggested values by trial id, in the order in which they were suggested."""
     found: dict[int, dict[str, ParamValue]] = {}
-    query = of_trials(PARAMS, study_id, trial_ids).order_by(PARAMS.c.param_id)
-    for row in connection.execute(query):
-        value = distribution_of(row.distribution_json).to_external_repr(row.param_value)
-        found.setdefault(row.trial_id, {})[row.param_name] = value
+    columns = PARAMS.c
+    query = (
+        of_trials(PARAMS, study_id, trial_ids)
+        .with_only_columns(
+            columns.trial_id, columns.param_name, columns.param_value, columns.distribution_json
+        )
+        .order_by(columns.param_id)
+    )
+    for trial_id, name, value, distribution in connection.execute(query):
+        found.setdefault(trial_id, {})[name] = distribution_of(distribution).to_external_repr(value)
     return found
 
 

@@ -68,9 +68,12 @@ def read_values(
     """Final values by trial id and place of the objective."""
     model = models.TrialValueModel
     found: dict[int, dict[int, float]] = {}
-    for row in connection.execute(of_trials(VALUES, study_id, trial_ids)):
-        value = model.stored_repr_to_value(row.value, row.value_type)
-        found.setdefault(row.trial_id, {})[row.objective] = value
+    columns = VALUES.c
+    query = of_trials(VALUES, study_id, trial_ids).with_only_columns(
+        columns.trial_id, columns.objective, columns.value, columns.value_type
+    )
+    for trial_id, objective, value, kind in connection.execute(query).all():
+        found.setdefault(trial_id, {})[objective] = model.stored_repr_to_value(value, kind)
     return found
 
 
