@@ -127,7 +127,8 @@ def test_it_is_said_how_many_trials_are_drawn_and_what_is_left_out(
 
     follows(page, lambda: caption(page), with_paused)
     page.wait_for_function(
-        "document.querySelectorAll('.js-plotly-plot')[1]?.data.some(each => each.type === 'contour')"
+        "document.querySelectorAll('.js-plotly-plot')[1]"
+        "?.data.some(each => each.type === 'contour')"
     )
     assert_no_error_is_shown(page)
 
