@@ -192,7 +192,7 @@ def measure_cost(n_gpus: int | None, seconds: int) -> Cost:
     ):
         n_gpus = len(devices)
         sampler = Sampler(NvmlTelemetry, devices, clock, every_s=1.0)
-        sampler.hold(held)
+        sampler.hold(held, clock.now().monotonic_s)
         usage = Usage(recorder, sampler)
         for _ in range(seconds):
             clock.advance(1.0)

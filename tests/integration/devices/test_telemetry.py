@@ -312,7 +312,7 @@ def test_an_attempt_is_charged_from_its_lease_to_its_end(
 ) -> None:
     bench = Bench(open_on(StubGpu(uuid=A, utilization_pct=50, power_mw=200_000)))
     bench.looks(1)
-    bench.sampler.hold([holding("0.1", A, since_s=bench.now_s + 0.75)])
+    bench.sampler.hold([holding("0.1", A, since_s=bench.now_s + 0.75)], bench.now_s)
     bench.looks(2)
     (tally,) = bench.sampler.take().attempts.values()
     assert (tally.covered_ms, tally.utilization_pct_ms) == (1250, 62_500)
@@ -321,7 +321,7 @@ def test_an_attempt_is_charged_from_its_lease_to_its_end(
     # All of it again, to be written in the place of what was written.
     assert (key, tally.covered_ms, tally.energy_mj) == (("0.1", A), 2250, 450_000)
     bench.clock.advance(0.5)
-    bench.sampler.hold([])
+    bench.sampler.hold([], bench.now_s)
     # From the last look on with what was seen then.
     ((key, tally),) = bench.sampler.take().attempts.items()
     assert (key, tally.covered_ms, tally.energy_mj) == (("0.1", A), 2750, 550_000)
@@ -334,11 +334,11 @@ def test_rest_of_an_attempt_is_charged_to_it_alone(
 ) -> None:
     bench = Bench(open_on(StubGpu(uuid=A, utilization_pct=50, power_mw=200_000)))
     first, second = (replace(holding(name, A), share=0.5) for name in ("0.1", "1.1"))
-    bench.sampler.hold([first, second])
+    bench.sampler.hold([first, second], bench.now_s)
     bench.looks(1)
     bench.clock.advance(0.25)
     # It is known by now which processes are the other's.
-    bench.sampler.hold([replace(second, sessions=frozenset({7}))])
+    bench.sampler.hold([replace(second, sessions=frozenset({7}))], bench.now_s)
     found = {name: each.covered_ms for (name, _), each in bench.sampler.take().attempts.items()}
     assert found == {"0.1": 1250, "1.1": 1000}
     bench.looks(1)
@@ -346,14 +346,28 @@ def test_rest_of_an_attempt_is_charged_to_it_alone(
     assert found == {"1.1": 2000 + 250}
 
 
+def test_look_after_an_attempt_has_ended_is_not_charged_to_it(
+    open_on: Callable[..., NvmlTelemetry],
+) -> None:
+    bench = Bench(open_on(StubGpu(uuid=A, power_mw=200_000)))
+    bench.sampler.hold([holding("0.1", A)], bench.now_s)
+    bench.looks(1)
+    ended_at_s = bench.now_s + 0.75
+    bench.looks(1)
+    # The loop was busy meanwhile.
+    bench.sampler.hold([], ended_at_s)
+    (tally,) = bench.sampler.take().attempts.values()
+    assert (tally.covered_ms, tally.energy_mj) == (1750, 350_000)
+
+
 def test_attempt_between_two_looks_is_not_charged_with_what_was_before_it(
     open_on: Callable[..., NvmlTelemetry],
 ) -> None:
     bench = Bench(open_on(StubGpu(uuid=A, utilization_pct=50)))
     bench.looks(1)
-    bench.sampler.hold([holding("0.1", A, since_s=bench.now_s + 0.25)])
+    bench.sampler.hold([holding("0.1", A, since_s=bench.now_s + 0.25)], bench.now_s)
     bench.clock.advance(0.75)
-    bench.sampler.hold([])
+    bench.sampler.hold([], bench.now_s)
     assert bench.sampler.take().attempts == {}
 
 

@@ -65,7 +65,7 @@ class Usage:
         self._idle.note(now.utc, causes)
         self.causes = causes
         if self.has_changed and self._sampler is not None:
-            self._sampler.hold(_holdings(live))
+            self._sampler.hold(_holdings(live), now.monotonic_s)
         self.has_changed = False
 
     @property

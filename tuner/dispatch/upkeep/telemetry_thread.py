@@ -95,10 +95,15 @@ class Sampler:
         self._is_closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def hold(self, holdings: Sequence[Holding]) -> None:
-        """Sets the current leases. Attempts that are not among them any more have ended now."""
+    def hold(self, holdings: Sequence[Holding], now_s: float) -> None:
+        """Sets the current leases.
+
+        Args:
+            holdings: The leases. Attempts that are not among them any more have ended.
+            now_s: When they ended, on the monotonic clock.
+        """
         with self._lock:
-            self._charge_ended({_key(each) for each in holdings})
+            self._charge_ended({_key(each) for each in holdings}, now_s)
             self._holdings = tuple(holdings)
 
     def look_at(self, devices: Sequence[Device]) -> None:
@@ -130,14 +135,14 @@ class Sampler:
             sessions[each.device_id] = sessions.get(each.device_id, frozenset()) | each.sessions
         readings = self._read(sessions, now.monotonic_s)
         with self._lock:
-            span_s = self._span_s(now)
+            span_s = self._span_s(now.monotonic_s)
             self._looked_at_s, self._readings = now.monotonic_s, readings
             if span_s > 0:
                 self._add(readings, holdings, span_s, now)
 
-    def _span_s(self, now: Instant) -> float:
+    def _span_s(self, now_s: float) -> float:
         """Seconds that a reading counts for."""
-        passed_s = 0.0 if self._looked_at_s is None else now.monotonic_s - self._looked_at_s
+        passed_s = 0.0 if self._looked_at_s is None else now_s - self._looked_at_s
         return min(passed_s, _LONGEST_SPAN * self._every_s)
 
     def _read(self, sessions: Sessions, now_s: float) -> Mapping[DeviceId, DeviceReading]:
@@ -188,11 +193,13 @@ class Sampler:
             ]
             self._charge(reading, on_it, span_s, now.monotonic_s)
 
-    def _charge_ended(self, still: AbstractSet[tuple[AttemptId, DeviceId]]) -> None:
-        """Charges ended attempts for the time since the last look, with what was read then."""
+    def _charge_ended(self, still: AbstractSet[tuple[AttemptId, DeviceId]], now_s: float) -> None:
+        """Charges ended attempts for the time since the last look, with what was read then.
+
+        If they had ended before that look, they get back what they were charged too much.
+        """
         if self._looked_at_s is None or all(_key(each) in still for each in self._holdings):
             return
-        now = self._clock.now()
         for device_id, reading in self._readings.items():
             on_it = [each for each in self._holdings if each.device_id == device_id]
             # What was read before an attempt began is not its own.
@@ -201,7 +208,7 @@ class Sampler:
                 for each in on_it
                 if _key(each) not in still and each.since_s < self._looked_at_s
             }
-            self._charge(reading, on_it, self._span_s(now), now.monotonic_s, only=ended)
+            self._charge(reading, on_it, self._span_s(now_s), now_s, only=ended)
 
     def _charge(
         self,
@@ -214,7 +221,7 @@ class Sampler:
     ) -> None:
         """Adds a reading to the sums of attempts on a device; `only` of some of them."""
         spans_ms = {
-            each.attempt_id: round(1000 * max(0.0, min(span_s, now_s - each.since_s)))
+            each.attempt_id: round(1000 * max(min(0.0, span_s), min(span_s, now_s - each.since_s)))
             for each in holdings
         }
         for attempt_id, tally in charge(reading, holdings, spans_ms).items():
