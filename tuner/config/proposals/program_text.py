@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 #: Name, line and value.
 Constant = tuple[str, int, object]
@@ -30,6 +31,21 @@ def constants_of(tree: ast.Module) -> Iterator[Constant]:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
                     yield str(key.value), value.lineno, value.value
+
+
+def imported_files(tree: ast.Module, folder: Path) -> Iterator[Path]:
+    """Files next to a script that it imports, such as `options.py`."""
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+            names += [f"{node.module}.{each.name}" for each in node.names if node.module]
+        elif isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        for name in filter(None, names):
+            path = folder.joinpath(*name.split(".")).with_suffix(".py")
+            if path.is_file():
+                yield path
 
 
 def endless_loop(tree: ast.Module, line: int) -> int:

@@ -32,6 +32,10 @@ class Proposal:
     objectives: Mapping[str, str] = field(default_factory=lambda: {"value": "minimize"})
     #: `trial.env`.
     env: Mapping[str, str] = field(default_factory=dict)
+    #: `trial.resources`.
+    resources: Mapping[str, int] = field(default_factory=dict)
+    #: `trial.parallel`; empty for the default.
+    parallel: str = ""
     #: Other keys at the top of the file.
     settings: Mapping[str, object] = field(default_factory=dict)
     #: Parts that were not carried over, and values to check; a sentence each.
@@ -82,6 +86,10 @@ def study_text(proposal: Proposal, folder: Path) -> str:
     ]
     if proposal.pattern:
         lines.append(f"  {line('metrics', {'pattern': proposal.pattern})}")
+    if proposal.resources:
+        lines.append(f"  {line('resources', dict(proposal.resources))}")
+    if proposal.parallel:
+        lines.append(f"  {line('parallel', proposal.parallel)}")
     if proposal.env:
         lines.append(f"  {line('env', dict(proposal.env))}")
     if proposal.space:

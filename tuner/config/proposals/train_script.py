@@ -13,7 +13,12 @@ from pathlib import Path
 
 from tuner.config.proposals.other_options import other_options
 from tuner.config.proposals.printed_lines import PrintedResult, result_of
-from tuner.config.proposals.program_text import assigned_constants, constants_of, endless_loop
+from tuner.config.proposals.program_text import (
+    assigned_constants,
+    constants_of,
+    endless_loop,
+    imported_files,
+)
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name, sweep_env
 from tuner.config.proposals.ranges import Option, most_usual, propose_range
 from tuner.config.proposals.subcommands import (
@@ -107,6 +112,9 @@ def propose_from_script(
             if (subcommand := functions.get(each.function, "")) in ("", subcommands.started)
         ]
     arguments = list({each.flag: each for each in found}.values())
+    origin = ""
+    if not arguments:
+        origin, arguments = _imported_arguments(tree, script.parent)
     if not arguments and (proposal := _of_wandb(tree, script, program)):
         return proposal
     if not arguments:
@@ -128,11 +136,24 @@ def propose_from_script(
         pattern=result.pattern if result else "",
         notes=(
             _note_on_result(result, script),
+            *([f"The options are those of {origin}."] if origin else []),
             *_note_on_subcommands(subcommands),
             *_notes(arguments, searched, {*outputs, *_options_of(given, arguments)}, outputs),
             *_notes_on_text(tree, {each.option.name for each in arguments}, result),
         ),
     )
+
+
+def _imported_arguments(tree: ast.Module, folder: Path) -> tuple[str, list[_Argument]]:
+    """The options of a parser in a file that the script imports, and the name of this file."""
+    for path in imported_files(tree, folder):
+        try:
+            other = ast.parse(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        if found := {each.flag: each for each in _arguments(other, subcommands_of(other))}:
+            return path.name, list(found.values())
+    return "", []
 
 
 def _of_wandb(tree: ast.Module, script: Path, program: str) -> Proposal | None:
@@ -203,18 +224,20 @@ def _without_options(tree: ast.Module) -> str:
     """Constants cannot be set from outside; `tuner.current` makes them parameters."""
     constants = {
         name: (line, value)
-        for name, line, value in assigned_constants(tree)
-        if propose_range(Option(name=name, default=value))
+        for name, line, value in (*constants_of(tree), *assigned_constants(tree))
+        if name.isidentifier() and propose_range(Option(name=name, default=value))
     }
+    assigned = {name for name, _, _ in assigned_constants(tree)}
     problem = "has no option of argparse, click, typer, fire, absl or of a parsed dataclass"
     if not constants:
         return f"{problem}. {_OTHER_SOURCES}"
     name, (line, value) = next(iter(constants.items()))
+    text = f"{name} = " if name in assigned else ""
     defaults = "{" + ", ".join(f'"{key}": {default!r}' for key, (_, default) in constants.items())
     return (
         f"{problem}, so that the tuner cannot set its constants, such as {name} in line {line}. "
         f"Write at its top: import tuner; trial = tuner.current(defaults={defaults}}}), and "
-        f"{name} = trial.params.{name} in place of {name} = {value!r}. Then write a study file "
+        f"{text}trial.params.{name} in place of {text}{value!r}. Then write a study file "
         "with them in search_space: tuner init"
     )
 

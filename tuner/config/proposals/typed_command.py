@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tuner.config.proposals.launchers import Start, read_start
 from tuner.config.proposals.proposal import Proposal, literal
 from tuner.errors import ConfigError
 
-_INTERPRETER = re.compile(r"(.*/)?(pythonw?|pypy)[\d.]*")
 _NUMBER = re.compile(r"-[\d.]")
 _KEY = "--"
 
@@ -19,7 +20,7 @@ _KEY = "--"
 class TypedCommand:
     """A command line that starts a Python script."""
 
-    interpreter: str
+    start: Start
     script: Path
     #: The words after the script.
     arguments: tuple[str, ...]
@@ -39,20 +40,17 @@ def read_command(words: Sequence[str]) -> TypedCommand:
     Raises:
         ConfigError: If they do not start a Python script.
     """
-    place = next((place for place, word in enumerate(words) if word.endswith(".py")), None)
-    before = words[:place]
-    if place is None or len(before) > 1 or not all(map(_INTERPRETER.fullmatch, before)):
-        problem = f"is given {' '.join(words)!r}, but reads the command of a Python script, such as"
+    start = read_start(words)
+    if start.script is None:
+        problem = (
+            f"is given {shlex.join(words)!r}, but reads the command of a Python script, such as"
+        )
         advice = (
             "tuner init -- python train.py --data DIR. For another program write an empty study "
-            "file (tuner init) and its command: [./train.sh, '--lr={lr}']"
+            "file (tuner init) and its command: [./train.sh, '{lr}'], with $1 in train.sh"
         )
         raise ConfigError(f"{problem} {advice}", key=f"tuner init {_KEY}")
-    return TypedCommand(
-        interpreter=before[0] if before else "python",
-        script=Path(words[place]),
-        arguments=tuple(words[place + 1 :]),
-    )
+    return TypedCommand(start=start, script=start.script, arguments=start.arguments)
 
 
 def with_arguments(proposal: Proposal, typed: TypedCommand) -> Proposal:
@@ -62,7 +60,9 @@ def with_arguments(proposal: Proposal, typed: TypedCommand) -> Proposal:
         proposal: What was read from the script.
         typed: The command line.
     """
+    start = typed.start
     _, program, *words = proposal.command
+    is_module = bool(start.words) and start.words[-2:-1] == ["-m"]
     own = {_flag(word) for word in words}
     groups = list(_groups(typed.arguments))
     kept = [literal(word) for group in groups if _flag(group[0]) not in own for word in group]
@@ -75,8 +75,11 @@ def with_arguments(proposal: Proposal, typed: TypedCommand) -> Proposal:
     note = f"Left out, as a trial has a value of its own: {', '.join(left_out)}."
     return replace(
         proposal,
-        command=(literal(typed.interpreter), program, *words),
-        notes=(*proposal.notes, *([note] if left_out else ())),
+        command=(*start.words, *([] if is_module else [program]), *words),
+        env={**start.env, **proposal.env},
+        resources={"gpus": start.n_ranks} if start.n_ranks > 1 else {},
+        parallel="ddp" if start.is_ddp else "",
+        notes=(*proposal.notes, *([note] if left_out else ()), *start.notes),
     )
 
 

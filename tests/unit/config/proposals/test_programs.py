@@ -322,3 +322,26 @@ def test_files_that_hydra_composes_are_read(tmp_path: Path) -> None:
     ]
     assert "model.optimizer.lr={model.optimizer.lr}" in proposal.command
     assert "Not read" not in "\n".join(proposal.notes)
+
+
+def test_options_of_a_parser_in_another_file(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "options.py").write_text(
+        "import argparse\ndef get_args():\n    p = argparse.ArgumentParser()\n"
+        "    p.add_argument('--lr', type=float, default=0.1)\n    return p.parse_args()\n"
+    )
+    script = tmp_path / "train.py"
+    script.write_text("from tools.options import get_args\nprint(f'loss {get_args().lr}')\n")
+    proposal = propose(script, tmp_path)
+    assert proposal.command == ("python", "train.py", "--lr={lr}")
+    assert proposal.objectives == {"loss": "minimize"}
+    assert "The options are those of options.py." in proposal.notes
+
+
+def test_parameters_in_a_dictionary_are_named(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text('params = {"learning_rate": 0.05, "verbose": 0}\nprint("rmse", 1.5)\n')
+    with pytest.raises(ConfigError, match=r"such as learning_rate in line 1\.") as raised:
+        propose(script, tmp_path)
+    assert 'tuner.current(defaults={"learning_rate": 0.05})' in str(raised.value)
+    assert "and trial.params.learning_rate in place of 0.05." in str(raised.value)

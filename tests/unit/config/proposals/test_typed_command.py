@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,60 @@ def test_words_of_hydra_are_assignments(folder: Path) -> None:
     assert command == ["python", "app.py", "data.root=/mnt", "--multirun", "seed=2", "lr={lr}"]
 
 
-@pytest.mark.parametrize("words", [["./train.sh", "--lr", "1"], ["bash", "-c", "train.py"], ["x"]])
+@pytest.mark.parametrize(
+    ("line", "trial"),
+    [
+        ("python -u train.py /mnt", {"command": "python -u train.py /mnt"}),
+        ("python -m train /mnt", {"command": "python -m train /mnt"}),
+        ("uv run train.py /mnt", {"command": "uv run train.py /mnt"}),
+        ("poetry run python train.py", {"command": "poetry run python train.py"}),
+        ("nohup nice -n 5 python train.py", {"command": "nice -n 5 python train.py"}),
+        (
+            "env A=1 B={x} ./train.py",
+            {"command": "python train.py", "env": {"A": "1", "B": "{{x}}"}},
+        ),
+        ("CUDA_VISIBLE_DEVICES=1 python3 train.py", {"command": "python3 train.py"}),
+        (
+            "torchrun --standalone --nproc_per_node 2 train.py /mnt",
+            {"command": "python train.py /mnt", "resources": {"gpus": 2}, "parallel": "ddp"},
+        ),
+        (
+            "python -m torch.distributed.run --nproc-per-node=gpu train.py",
+            {"command": "python train.py", "parallel": "ddp"},
+        ),
+        (
+            "accelerate launch --num_processes=4 --mixed_precision bf16 train.py",
+            {
+                "command": "python train.py",
+                "resources": {"gpus": 4},
+                "parallel": "ddp",
+                "env": {"ACCELERATE_MIXED_PRECISION": "bf16"},
+            },
+        ),
+        ("accelerate launch train.py", {"command": "python train.py"}),
+        (
+            "mpirun -np 2 --oversubscribe python train.py",
+            {
+                "command": "mpirun -np {gpus} --oversubscribe python train.py",
+                "resources": {"gpus": 2},
+            },
+        ),
+    ],
+)
+def test_launchers_and_variables_before_the_script(line: str, trial: dict[str, object]) -> None:
+    result = type_in("--", *shlex.split(line))
+    assert result.exit_code == 0, result.output
+    proposed = yaml.safe_load(Path("study.yaml").read_text())["trial"]
+    proposed.pop("metrics")
+    options = ["--lr={lr}", "--batch-size={batch_size}", "--out-dir={checkpoint_dir}"]
+    assert proposed.pop("command") == [*str(trial["command"]).split(), *options]
+    assert proposed == {key: value for key, value in trial.items() if key != "command"}
+    assert ("CUDA_VISIBLE_DEVICES=1. The tuner" in result.stdout) == line.startswith("CUDA")
+
+
+@pytest.mark.parametrize(
+    "words", [["./train.sh", "--lr", "1"], ["bash", "-c", "train.py"], ["x"], ["python"]]
+)
 def test_command_that_is_no_script_is_refused_with_what_to_do(words: list[str]) -> None:
     result = type_in("--", *words)
     assert (result.exit_code, result.stdout) == (EXIT_BAD_INPUT, "")
