@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from tuner.app.charts.style import Figure
 
 _POLL_S = 0.2
+#: Names of Optuna's study, and what has their meaning here.
+_OF_OPTUNA = {
+    "best_params": "best.params",
+    "best_value": "best.value",
+    "best_trial": "best",
+    "get_trials": "trials",
+    "trials_dataframe": "trials",
+    "study_name": "name",
+}
 
 
 class StudyInterrupted(KeyboardInterrupt):
@@ -103,6 +112,14 @@ class Study:
             stored = choose_study(connection, place)
         found: Mapping[str, Figure] = report.study_figures(place.url, stored)
         return found
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            problem = f"{type(self).__name__!r} object has no attribute {name!r}."
+            if wanted := _OF_OPTUNA.get(name):
+                problem += f" Write study.{wanted}."
+            raise AttributeError(problem, name=name, obj=self)
 
     def stop(self, *, wait: bool = True) -> None:
         """Stops the study as Ctrl-C does: trials save their state, and the same call continues.
