@@ -276,7 +276,9 @@ def folder_of(user: str) -> Iterator[Path]:
             shutil.chown(folder, user)
         yield folder
     finally:
-        shutil.rmtree(folder)
+        with suppress(FileNotFoundError):  # A server that ends removes files meanwhile.
+            shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_cluster(folder: Path) -> Path:
