@@ -44,15 +44,23 @@ _STYLE = """<style>
 }
 [data-stale="true"], details, summary { opacity: 1 !important; transition: none !important; }
 </style>"""
-#: Figures of later pages are drawn at once: Plotly's program is read while nothing else is done.
+#: Figures of later pages are drawn at once: Plotly's program is read as soon as a page without a
+#: figure is there.
 _EARLY_LIBRARY = f"""<script>
-addEventListener("load", () => setTimeout(() => (window.requestIdleCallback ?? setTimeout)(() => {{
+let nDrawn = 0;  // A table comes half a second after its heading.
+const early = setInterval(() => {{
   const src = new URL("{LIBRARY_PATH}", location.origin).href;
-  if (window.Plotly || [...document.scripts].some((each) => each.src === src)) return;
+  const isThere = [...document.scripts].some((each) => each.src === src);
+  const drawn = "[data-test-script-state=notRunning] [data-testid=stHeading]";
+  const isDrawn = document.querySelector(drawn);
+  nDrawn += Boolean(isDrawn);
+  if (nDrawn < 5 && !isThere) return;
+  clearInterval(early);
+  if (isThere) return;
   const script = document.createElement("script");
   script.onerror = () => script.remove();
   document.head.append(Object.assign(script, {{ src }}));
-}}), 4000));
+}}, 150);
 </script>"""
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 

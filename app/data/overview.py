@@ -15,6 +15,8 @@ from tuner.queries.idle import read_idle_now
 from tuner.queries.notes import Note, read_study_notes
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import StudySummary, read_studies
+from tuner.queries.study_state import Standing
+from tuner.store.records.commands import paused_by
 from tuner.store.schema.models import AttemptRow, DispatcherRow, LeaseRow
 from tuner.terminal.wording import duration
 
@@ -29,6 +31,21 @@ class StudyLine:
     alerts: tuple[Alert, ...]
     #: The note on the study itself.
     note: Note | None
+    #: `user@host`; empty if it is not paused.
+    paused_by: str = ""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether dispatchers work on it and start no trial."""
+        return bool(self.paused_by) and self.progress.standing is Standing.RUNNING
+
+    @property
+    def state(self) -> str:
+        return "paused" if self.is_paused else self.progress.standing.value
+
+    @property
+    def reason(self) -> str:
+        return f"paused by {self.paused_by}" if self.is_paused else self.progress.reason
 
     @property
     def fraction(self) -> float | None:
@@ -59,6 +76,7 @@ def read_overview(connection: sa.Connection, now: datetime) -> list[StudyLine]:
             n_devices=sum(n_devices.get(each.id, 0) for each in study.dispatchers),
             alerts=find_alerts(study, progress.standing, progress.reason, idle, now),
             note=notes.get(study.id),
+            paused_by=paused_by(connection, study.id) if has_our_tables(connection) else "",
         )
         lines.append(line)
     return lines[::-1]

@@ -163,7 +163,7 @@ def _studies(shown: Shown) -> None:
     table: dict[str, list[Cell]] = {
         "study": [line.study.name for line in lines],
         "objectives": [", ".join(map(str, line.study.objectives)) for line in lines],
-        "state": [line.progress.standing.value for line in lines],
+        "state": [line.state for line in lines],
         "finished trials": [line.study.n_finished for line in lines],
         "best value": [line.best for line in lines],
         "last activity": [ago(line.study.active_at, now) for line in lines],

@@ -44,7 +44,7 @@ def _table() -> None:
             )
     columns: dict[str, list[object]] = {
         "study": [_address(line.study.name) for line in lines],
-        "state": [line.progress.standing.value for line in lines],
+        "state": [line.state for line in lines],
         "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
         "time left": [_time_left(line) for line in lines],
         "best value": [line.best or "none yet" for line in lines],
@@ -54,7 +54,7 @@ def _table() -> None:
         "dispatchers": [line.workers for line in lines],
         "last activity": [ago(line.study.active_at, now) for line in lines],
         "active time": [_active_time(line) for line in lines],
-        "why": [line.progress.reason for line in lines],
+        "why": [line.reason for line in lines],
     }
     if any(line.note for line in lines):
         columns["tags"] = [", ".join(line.note.tags) if line.note else "" for line in lines]
@@ -116,6 +116,6 @@ def _active_time(line: StudyLine) -> str:
 
 
 def _time_left(line: StudyLine) -> str:
-    is_running = line.progress.standing is Standing.RUNNING
+    is_running = line.progress.standing is Standing.RUNNING and not line.is_paused
     left_s = time_left_s(line.fraction, line.progress.spent.time_s, is_running=is_running)
     return "" if left_s is None else f"about {duration(left_s)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from tuner.monitoring.dashboard_process import (
     TOKEN_VARIABLE,
     USERS_VARIABLE,
 )
+from tuner.store.schema.models import DispatcherRow
+from tuner.store.schema.statements import in_utc
 
 TOKEN = "correct horse battery"
 #: The trial of the first study that runs.
@@ -174,6 +177,27 @@ def test_running_since_the_start_or_a_later_resume(url: str) -> None:
     resumed = press(press(first, "Pause study").run(), "Resume study").run()
     (told,) = [each.value for each in resumed.caption if each.value.startswith(since)]
     assert "by says to be Ann " in told
+
+
+def test_a_paused_study_is_paused_on_the_page_of_studies(url: str) -> None:
+    seeded.add_study(url, "live", [])
+    seeded.add_dispatcher(url, "live", is_alive=True)
+    with seeded.writing(url) as connection:
+        beat = sa.update(DispatcherRow).values(beat_at=in_utc(datetime.now(UTC)))
+        connection.execute(beat)
+
+    def line() -> tuple[str, str]:
+        table = opened("studies").dataframe[0].value.set_index("study")
+        row = table.loc["convergence?study=live"]
+        return row["state"], row["why"]
+
+    assert line()[0] == "running"
+    paused = press(unlocked(), "Pause study").run()
+    state, why = line()
+    assert state == "paused"
+    assert why.startswith("paused by says to be Ann ")
+    press(paused, "Resume study").run()
+    assert line()[0] == "running"
 
 
 def test_a_budget_below_what_is_spent_asks_first(url: str) -> None:
