@@ -241,7 +241,7 @@ def test_one_trial_shows_its_attempts_and_why(url: str) -> None:
 
 def test_one_trial_shows_what_its_devices_did(url: str) -> None:
     add_week(url, datetime.now(UTC), n_devices=1, days=0.1, trial_s=600)
-    test = opened("trials", state={"trial": 3})
+    test = opened("trials", state={"trial": 10})
     assert "Usage" in [each.value for each in test.subheader]
     assert "Means over 5 s." in [each.value for each in test.main.caption]
     (figure,) = figures(test)

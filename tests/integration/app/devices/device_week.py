@@ -64,7 +64,8 @@ def add_week(
                 {"id": seeded.study_id(connection, name)},
             ).scalars()
         )
-        _add_trials(connection, dispatcher_id, devices, ids, now, trial_s)
+        # The newest trial has the highest number.
+        _add_trials(connection, dispatcher_id, devices, ids[::-1], now, trial_s)
         for span_s, oldest_s, newest_s in (
             (60, days * 86_400, 86_400.0),
             (10, min(days * 86_400, 86_400.0), 3_600.0),
