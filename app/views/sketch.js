@@ -48,10 +48,10 @@ function trace(pen, each, x, y) {
       pen.lineTo(x(at), y(ys[i]));
     });
     pen.stroke();
-    return;
+    if (!each.mode.includes("markers") && xs.length > 1) return;  // One point makes no line.
   }
   const size = each.marker?.size ?? 6;
-  pen.fillStyle = each.marker?.color ?? "#2a78d6";
+  pen.fillStyle = each.marker?.color ?? each.line?.color ?? "#2a78d6";
   pen.globalAlpha = each.marker?.opacity ?? 1;
   for (let i = 0; i < xs.length; i++) {
     pen.fillRect(x(xs[i]) - size / 2, y(ys[i]) - size / 2, size, size);

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from optuna.trial import create_trial
 
-from tests.e2e.browser import DRAWN, errors_of
+from tests.e2e.browser import DRAWN, dashboard, errors_of
 from tests.e2e.ended_studies import address
+from tests.e2e.study_folder import StudyFolder
+from tests.integration.stored_studies import seeded
+from tuner.app.charts.palette import COLOURS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -21,6 +26,17 @@ _COLOURS = """() => [...document.querySelectorAll("[data-drawn=sketch] canvas")]
   const { data } = each.getContext("2d").getImageData(0, 0, each.width, each.height);
   return new Set(new Uint32Array(data.buffer)).size;
 })"""
+#: Whether the first canvas has a pixel of this colour.
+_HAS_POINT = """colour => {
+  const canvas = document.querySelector("[data-drawn=sketch] canvas");
+  const [wide, high] = [canvas.width, canvas.height];
+  const { data } = canvas.getContext("2d").getImageData(0, 0, wide, high);
+  const wanted = [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16));
+  for (let at = 0; at < data.length; at += 4) {
+    if (wanted.every((value, i) => Math.abs(value - data[at + i]) < 3)) return true;
+  }
+  return false;
+}"""
 #: Figures of each page that are sketched.
 _PAGES = {
     "convergence?study=digits": 1,
@@ -42,6 +58,20 @@ def test_figures_are_sketched_before_plotly_is_there(address: str, page: Page) -
         )
         assert all(n_colours > 10 for n_colours in page.evaluate(_COLOURS)), path
     assert errors == []
+
+
+def test_a_single_report_is_a_point_of_the_sketch(tmp_path: Path, page: Page) -> None:
+    folder = StudyFolder(path=tmp_path)
+    one = create_trial(value=0.5, intermediate_values={1: 0.5})
+    seeded.add_study(f"sqlite:///{tmp_path}/small.db", "small", [one])
+    try:
+        _, where = dashboard(folder, "small.db")
+        page.route("**/plotly-*.js", lambda _: None)
+        page.goto(f"{where}/trials?trial=0")
+        page.wait_for_selector("[data-drawn=sketch]")
+        assert page.evaluate(_HAS_POINT, COLOURS["completed"])
+    finally:
+        folder.end_all()
 
 
 def test_plotly_is_read_on_pages_without_a_figure(address: str, page: Page) -> None:
