@@ -13,7 +13,8 @@ from tests.chaos.nodes.play import NodeChaos, run_nodes
 from tests.chaos.nodes.table import table_of_nodes
 from tests.engines.ssh_server import sshd_program
 
-pytestmark = pytest.mark.engines
+# By day: tests/e2e/interruptions/test_preemption.py and tests/unit/test_chaos_history.py.
+pytestmark = [pytest.mark.engines, pytest.mark.nightly]
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +30,9 @@ def needs_namespaces() -> None:
         # One that waits for no takeover, and half of the dispatchers.
         pytest.param(
             NodeChaos(faults=("engine: preempted, 5 s of grace",), studies=("slots",), batch=18),
-            id="by-day",
+            id="one",
         ),
-        pytest.param(NodeChaos(), id="all", marks=pytest.mark.nightly),
+        pytest.param(NodeChaos(), id="all"),
     ],
 )
 def test_nothing_is_lost_with_machines(tmp_path: Path, chaos: NodeChaos) -> None:

@@ -1,1 +1,1 @@
-"""Output about a machine and its users: shares, the queue."""
+"""Output about a machine and its users: devices, shares, the queue."""
