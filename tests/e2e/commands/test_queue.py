@@ -85,6 +85,7 @@ def has_no_runner(folder: StudyFolder) -> bool:
     return not is_running(state)
 
 
+@pytest.mark.programs
 def test_cron_starts_the_queue_after_a_reboot_until_nothing_waits(
     folder: StudyFolder, tmp_path: Path
 ) -> None:

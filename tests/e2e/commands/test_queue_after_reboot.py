@@ -46,6 +46,7 @@ def inside(study_folder: StudyFolder) -> Iterator[list[str]]:
         keeper.wait()
 
 
+@pytest.mark.programs
 def test_cron_starts_what_ran_when_the_machine_went_down(
     study_folder: StudyFolder, tmp_path: Path, inside: list[str]
 ) -> None:

@@ -99,9 +99,11 @@ def test_study_runs_on_a_server_and_is_continued(
 
 @pytest.mark.parametrize(
     ("account", "place"),
-    [("postgresql", "${DB_PASSWORD}"), ("mariadb", "${file:../secret}")],
+    [
+        pytest.param("postgresql", "${DB_PASSWORD}", marks=pytest.mark.nightly, id="variable"),
+        pytest.param("mariadb", "${file:../secret}", id="file"),
+    ],
     indirect=["account"],
-    ids=["variable", "file"],
 )
 def test_password_is_nowhere_to_be_seen(
     study_folder: StudyFolder, account: Account, place: str

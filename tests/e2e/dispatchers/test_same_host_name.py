@@ -71,6 +71,7 @@ def n_working(folder: StudyFolder) -> int:
         return 0  # There are no tables yet.
 
 
+@pytest.mark.programs
 def test_dispatchers_of_two_pid_namespaces_leave_each_other_alive(shared: StudyFolder) -> None:
     need_namespaces()
     # Trials wait for a file, so that one dispatcher cannot do all of them alone.

@@ -12,7 +12,7 @@ import pytest
 from tuner.trials.checkpoints import CheckpointFolder
 
 REPOSITORY = Path(__file__).parents[3]
-N_SAVES = 50
+N_SAVES = 25
 #: Saves, and loads what is there, as fast as it can; an error ends it.
 WRITER = """
 import sys, pathlib, torch
@@ -38,7 +38,7 @@ for step in range(int(n_saves)):
 
 @pytest.mark.parametrize(
     ("kind", "n_saves"),
-    [("file", N_SAVES), pytest.param("sharded", 25, marks=pytest.mark.programs)],
+    [("file", N_SAVES), pytest.param("sharded", N_SAVES, marks=pytest.mark.programs)],
 )
 def test_each_save_of_both_succeeds(tmp_path: Path, kind: str, n_saves: int) -> None:
     folder = tmp_path / "checkpoints"

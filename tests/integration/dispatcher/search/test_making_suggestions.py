@@ -38,7 +38,7 @@ def test_loop_goes_on_while_a_suggestion_is_made(
 ) -> None:
     world = make_world(waits, n_devices=2, n_trials=5, sampler=aside)
     os.kill(aside.pid, signal.SIGSTOP)
-    world.turn(4.0)
+    world.turn(2.0)
     assert world.search.counts.n_begun == N_STARTUP
     assert set(world.dispatcher._usage.causes.values()) == {IdleCause.NO_SUGGESTION}
 
@@ -68,7 +68,7 @@ def test_ctrl_c_waits_for_no_suggestion(
 ) -> None:
     world = make_world(waits, n_devices=2, n_trials=5, sampler=aside)
     os.kill(aside.pid, signal.SIGSTOP)
-    world.turn(4.0)
+    world.turn(2.0)
     world.interrupt()
     assert world.run().is_interrupted
     assert world.stored_states() == ["COMPLETE"] * N_STARTUP
