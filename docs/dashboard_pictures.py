@@ -30,7 +30,7 @@ N_GPUS = 8
 LEFT_PX, TOP_PX, WIDTH_PX = 310, 60, 960
 #: Page, colours and height by the name of the picture.
 PAGES = {
-    "dashboard-devices": ("devices?study=week", "dark", 1135),
+    "dashboard-devices": ("devices?study=week", "dark", 1232),
     "dashboard-convergence": ("convergence?study=digits", "light", 860),
 }
 
