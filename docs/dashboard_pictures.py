@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -26,6 +26,7 @@ from tuner.store.schema.models import AttemptRow, IdleRow, LeaseRow, table_of
 
 IMAGES = Path(__file__).parent / "images"
 N_GPUS = 8
+START_S = 12
 #: Without the menu at the left, and what follows below.
 LEFT_PX, TOP_PX, WIDTH_PX = 310, 60, 960
 #: Page, colours and height by the name of the picture.
@@ -39,7 +40,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
         folder = StudyFolder(path=Path(made))
         url = f"sqlite:///{folder.path}/small.db"
-        add_week(url, datetime.now(UTC), days=0.5, trial_s=1_800)
+        # Browser and server start meanwhile: older samples than some seconds are not the present.
+        soon = datetime.now(UTC) + timedelta(seconds=START_S)
+        add_week(url, soon, days=0.5, trial_s=1_800)
         let_newest_run(url)
         random = Random(0)
         trials = [a_trial(random, number) for number in range(N_TRIALS)]

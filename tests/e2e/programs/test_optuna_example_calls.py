@@ -12,7 +12,10 @@ import pytest
 from tests.e2e.study_folder import Ended, StudyFolder
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(600)]
+
+#: Frameworks are large: each process that imports one takes seconds of a core.
+TIMEOUT_S = 240.0
 
 # As the examples of PyTorch, scikit-learn and the FAQ report at their end.
 REPORTS_AT_ITS_END = """
@@ -258,7 +261,7 @@ print("Parts:", max(len(trial.intermediate_values) for trial in study.trials))
 
 def tune(folder: StudyFolder, text: str) -> Ended:
     folder.write("train.py", text)
-    ended = folder.tune("--set", "devices=cpu:2", file="train.py")
+    ended = folder.start("--set", "devices=cpu:2", file="train.py").wait(TIMEOUT_S)
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     return ended
 
@@ -320,7 +323,7 @@ def test_pruning_callback_of_lightning(
 ) -> None:
     text = LIGHTNING.replace("STRATEGY", strategy).replace("UPPER", str(upper))
     study_folder.write("train.py", text)
-    ended = study_folder.tune("--set", "devices=cpu:1", file="train.py")
+    ended = study_folder.start("--set", "devices=cpu:1", file="train.py").wait(TIMEOUT_S)
     assert study_folder.states("net.db") == [state], ended.text
     steps = "select count(*) from trial_intermediate_values"
     assert study_folder.rows(steps, database="net.db") == [(n_steps,)]
@@ -335,7 +338,7 @@ def test_a_search_of_scikit_learn_with_optuna(study_folder: StudyFolder) -> None
 
 def test_a_search_in_several_rounds_is_refused(study_folder: StudyFolder) -> None:
     study_folder.write("train.py", TUNER_OF_LIGHTGBM)
-    ended = study_folder.tune(file="train.py")
+    ended = study_folder.start(file="train.py").wait(TIMEOUT_S)
     assert ended.code == EXIT_BAD_INPUT
     assert "calls study.optimize through optuna_integration.lightgbm" in ended.err
     assert "Write an objective(trial) and pass it to study.optimize." in ended.err

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(600)]
 
 #: Each rank imports torch, and each runs the program from its first line.
 TIMEOUT_S = 240.0
