@@ -6,6 +6,9 @@ itself. Both name a port in their text.
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+
 import pytest
 
 from tests.e2e.study_folder import StudyFolder
@@ -83,6 +86,14 @@ if __name__ == "__main__":
     mp.spawn(work, args=(2, found), nprocs=2)
     print("ended:", sorted(trial.state.name for trial in found["study"].trials))
 """
+
+
+@pytest.fixture(autouse=True)
+def short_temporary_folder(study_folder: StudyFolder) -> Iterator[None]:
+    """The path of a Manager's socket has at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="tuner-", ignore_cleanup_errors=True) as folder:
+        study_folder.env["TMPDIR"] = folder
+        yield
 
 
 @pytest.mark.parametrize("main", [BY_MPIRUN, BY_SPAWN], ids=["mpirun", "spawn"])
