@@ -33,4 +33,5 @@ def skip_late_refreshes() -> None:
         if context is None or not is_late(rerun_data, context.page_script_hash):
             run(self, rerun_data)
 
+    # Streamlit has no hook at this place.
     ScriptRunner._run_script = run_unless_late  # type: ignore[method-assign]

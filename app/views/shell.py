@@ -195,7 +195,7 @@ def column_formats(columns: Mapping[str, Sequence[object]]) -> dict[str, ColumnC
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drawn:
-    """A table that Streamlit can send again without making it anew."""
+    """A table that Streamlit can send again without building it again."""
 
     cells: pa.Table
     formats: Mapping[str, ColumnConfig]

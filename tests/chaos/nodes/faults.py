@@ -58,7 +58,7 @@ def lose_power(cluster: Cluster, chance: random.Random) -> Blow:
 def restart(cluster: Cluster, chance: random.Random) -> Blow:
     """All of it is gone and back at once, as a container that is started again on its machine.
 
-    Its GPUs are still leased to its former self, which nobody can check any more.
+    Its GPUs are still leased to its former self, which can no longer be checked.
     """
     node = _choose(cluster, chance)
     cluster.note_loss("restarted", node)

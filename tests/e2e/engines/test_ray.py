@@ -115,7 +115,7 @@ def test_a_frozen_node_holds_up_no_command_and_no_trial(
     steps_log: Path,
     frozen: list[psutil.Process],
 ) -> None:
-    """As one whose cable is pulled: nobody answers, and no connection breaks."""
+    """Like a node whose cable is pulled: it does not answer, and no connection breaks."""
     # The allocation that Ray starts again waits until the trials of the frozen one are free.
     write_study(ray_folder, ray_server, trials=4, idle="2m")
     assert ray_folder.tuner("submit", "study.yaml").code == 0
@@ -131,7 +131,7 @@ def test_a_frozen_node_holds_up_no_command_and_no_trial(
     assert "Submitted" not in again.out
     (spare,) = {"n1", "n2", "n3"} - set(before)
     wait_until(lambda: nodes_of(ray_folder)[number] == spare, "Ray has started it on another node")
-    # Frozen on this very machine, it counts as alive; it is told to end once it goes on.
+    # Frozen on this very machine, it counts as alive; it receives the stop when it continues.
     for each in frozen:
         with suppress(psutil.NoSuchProcess):
             each.resume()

@@ -51,7 +51,7 @@ def confining_server() -> Iterator[SlurmCluster]:
     if not is_installed():
         pytest.skip("test_slurm says what is missing")
     if not has_device_cgroups():
-        pytest.skip("this kernel lets nobody make device cgroups of version 1")
+        pytest.skip("this kernel has no device cgroups of version 1")
     with tempfile.TemporaryDirectory(prefix="tuner-slurm-") as name:
         Path(name).chmod(0o755)
         with slurm_cluster(Path(name), 1, confines_devices=True) as cluster:

@@ -63,7 +63,7 @@ class Program:
 
     @property
     def has_folder(self) -> bool:
-        """Whether it is told a folder for its files."""
+        """Whether the command contains a folder for its files."""
         return any("{checkpoint_dir}" in word for word in self.argv)
 
 

@@ -1,6 +1,6 @@
 """Takes the trials and leases of a dead dispatcher over.
 
-Whoever ends a record has the study's lock; the record must not have changed since it was read, so
+A process that ends a record holds the study's lock; the record must not have changed since it was read, so
 that of several that see the same death only one acts on it.
 """
 
