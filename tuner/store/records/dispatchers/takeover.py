@@ -1,7 +1,7 @@
 """Takes the trials and leases of a dead dispatcher over.
 
-A process that ends a record holds the study's lock; the record must not have changed since it was read, so
-that of several that see the same death only one acts on it.
+A process that ends a record holds the study's lock. The record must not have changed since it was
+read, so that only one of several processes that see the same death acts on it.
 """
 
 from __future__ import annotations
