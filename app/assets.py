@@ -23,6 +23,8 @@ _PREFIX = "/static/js/"
 #: Files of which the pages consist, by the first words of their names; others are loaded on
 #: request.
 _EARLY = ("BidiComponent", "Metric", "Selectbox", "Checkbox", "ButtonGroup", "Block", "App")
+#: Streamlit's program for `st.code`: a browser is busy with it for 0.2 s, with any highlighting.
+_TEXT = "StreamlitSyntaxHighlighter."
 _IMPORTED = re.compile(r'(?:from|import)\s*"\./([\w.~-]+\.js)"')
 _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
 #: Another site's page can't lay the dashboard's buttons under its own.
@@ -44,21 +46,23 @@ _STYLE = """<style>
 }
 [data-stale="true"], details, summary { opacity: 1 !important; transition: none !important; }
 </style>"""
-#: Figures of later pages are drawn at once: Plotly's program is read as soon as a page without a
-#: figure is there.
-_EARLY_LIBRARY = f"""<script>
+#: Programs of later pages are read as soon as a page is there: that of figures first, unless the
+#: page has one, and then that of blocks of text.
+_EARLY_SCRIPTS = """<script>
 let nDrawn = 0;  // A table comes half a second after its heading.
+const whenIdle = window.requestIdleCallback ?? setTimeout;
+const readText = () => whenIdle(() => import("{text}").catch(() => {{}}));
 const early = setInterval(() => {{
-  const src = new URL("{LIBRARY_PATH}", location.origin).href;
+  const src = new URL("{figures}", location.origin).href;
   const isThere = [...document.scripts].some((each) => each.src === src);
-  const drawn = "[data-test-script-state=notRunning] [data-testid=stHeading]";
-  const isDrawn = document.querySelector(drawn);
-  nDrawn += Boolean(isDrawn);
-  if (nDrawn < 5 && !isThere) return;
+  const parts = ":is([data-testid=stHeading], [data-drawn=plotly])";
+  nDrawn += Boolean(document.querySelector(`[data-test-script-state=notRunning] ${{parts}}`));
+  if (nDrawn < 5) return;
   clearInterval(early);
-  if (isThere) return;
+  if (isThere) return readText();
   const script = document.createElement("script");
   script.onerror = () => script.remove();
+  script.onload = readText;
   document.head.append(Object.assign(script, {{ src }}));
 }}, 150);
 </script>"""
@@ -137,9 +141,10 @@ def _page_with_preloads() -> bytes | None:
         for name in dict.fromkeys(_early())
         if name not in text
     ]
-    return text.replace(
-        "</head>", "\n".join([_WHERE, _STYLE, _EARLY_LIBRARY, *links, "</head>"]), 1
-    ).encode()
+    of_text = next((name for name in _scripts() if name.startswith(_TEXT)), "")
+    scripts = _EARLY_SCRIPTS.format(figures=LIBRARY_PATH, text=f".{_PREFIX}{of_text}")
+    head = "\n".join([_WHERE, _STYLE, scripts, *links, "</head>"])
+    return text.replace("</head>", head, 1).encode()
 
 
 def _early() -> Iterator[str]:

@@ -111,9 +111,16 @@ def guarded(part: Callable[[], None]) -> Callable[[], None]:
     return shown
 
 
-def live(key: str, part: Callable[[], None]) -> None:
-    """Shows a part of a page, and again every few seconds, without the rest."""
-    is_live = st.session_state.get(LIVE_KEY, True)
+def live(key: str, part: Callable[[], None], *, is_hidden: bool = False) -> None:
+    """Shows a part of a page, and again every few seconds, without the rest.
+
+    Args:
+        key: A name that no other part of the page has.
+        part: Its content.
+        is_hidden: Whether it is out of sight, and so not refreshed. To the browser it is the same
+            part: it is not sent a second time.
+    """
+    is_live = st.session_state.get(LIVE_KEY, True) and not is_hidden
     held = _look_or_none()
 
     def shown() -> None:

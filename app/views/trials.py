@@ -88,10 +88,9 @@ def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
         choice = _Choice(words=tuple(wanted), where=where, tags=tuple(with_tags))
         _table(shown, choice, titles, is_for_several=is_for_several)
 
+    shell.live("trials", table, is_hidden=is_hidden)
     if is_hidden:
-        shell.guarded(table)()
         return
-    shell.live("trials", table)
     with (
         st.form("open_trial", border=False),
         st.container(horizontal=True, vertical_alignment="bottom"),

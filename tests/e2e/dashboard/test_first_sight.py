@@ -37,6 +37,8 @@ _HAS_POINT = """colour => {
   }
   return false;
 }"""
+#: Whether a file with this in its name was loaded.
+_READ = "name => performance.getEntriesByType('resource').some(each => each.name.includes(name))"
 #: Figures of each page that are sketched.
 _PAGES = {
     "convergence?study=digits": 1,
@@ -74,9 +76,42 @@ def test_a_single_report_is_a_point_of_the_sketch(tmp_path: Path, page: Page) ->
         folder.end_all()
 
 
-def test_plotly_is_read_on_pages_without_a_figure(address: str, page: Page) -> None:
+def test_programs_of_later_pages_are_read_on_a_page_without_them(address: str, page: Page) -> None:
+    errors = errors_of(page)
     page.goto(f"{address}/trials?study=digits")
     page.wait_for_function("window.Plotly !== undefined")
+    page.wait_for_function(_READ, arg="StreamlitSyntaxHighlighter")
+    assert page.get_by_test_id("stCode").count() == 0
     page.get_by_role("link", name="Convergence").click()
     page.wait_for_selector(DRAWN)
     assert page.locator("script[src*='plotly-']").count() == 1
+    assert errors == []
+
+
+def test_the_program_for_text_is_read_on_a_page_with_a_figure(address: str, page: Page) -> None:
+    page.goto(f"{address}/convergence?study=digits")
+    page.wait_for_function(_READ, arg="StreamlitSyntaxHighlighter")
+
+
+def _is_list(frame: bytes) -> bool:
+    """Whether a message is the table of trials: the choice of columns has their titles alone."""
+    return b"duration (s)" in frame and len(frame) > 10_000
+
+
+def test_a_list_is_not_sent_again_when_a_trial_is_opened(address: str, page: Page) -> None:
+    frames: list[bytes] = []
+
+    def hear(payload: str | bytes) -> None:
+        frames.append(payload if isinstance(payload, bytes) else payload.encode())
+
+    page.on("websocket", lambda socket: socket.on("framereceived", hear))
+    page.goto(f"{address}/trials?study=digits&live=false")
+    page.locator('[data-testid="glide-cell-1-1"]').wait_for(state="attached")
+    assert any(_is_list(frame) for frame in frames)
+    frames.clear()
+    box = page.get_by_test_id("stDataFrame").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 18, box["y"] + 52 + 35)
+    page.get_by_role("heading", name="All that is known").wait_for()
+    assert len(frames) > 1
+    assert not any(_is_list(frame) for frame in frames)
