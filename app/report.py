@@ -33,8 +33,8 @@ from tuner.app.data.trials.optuna_sample import (
 )
 from tuner.app.library import figure_script, library_file
 from tuner.queries.locate import StoredStudy
-from tuner.queries.results.best import render
-from tuner.queries.results.formats import Format
+from tuner.queries.results.format_names import Format
+from tuner.queries.results.formats import render
 from tuner.queries.studies import Objective
 from tuner.terminal.studies import study_trials_text
 from tuner.terminal.wording import duration

@@ -10,8 +10,8 @@ from tuner.app.data.digits import four_digits
 from tuner.app.data.outcome_words import COMPLETED
 from tuner.app.views import shell
 from tuner.app.views.shell import Shown
-from tuner.queries.results.best import render
-from tuner.queries.results.formats import Format
+from tuner.queries.results.format_names import Format
+from tuner.queries.results.formats import render
 
 _FORMS = {
     "YAML": (Format.YAML, "yaml"),

@@ -25,7 +25,7 @@ from tuner.errors import (
     EXIT_INTERRUPTED,
     EXIT_STUDY_FAILED,
 )
-from tuner.queries.results.formats import Format
+from tuner.queries.results.format_names import Format
 from tuner.queries.study_state import Standing
 
 ROOT = Path(__file__).parents[2]

@@ -42,8 +42,8 @@ from tuner.config import StudyConfig, load_study_file
 from tuner.config.storage_url import without_passwords
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_COME_BACK, ConfigError
 from tuner.host.distribution import DISTRIBUTION
-from tuner.queries.results.formats import Format
-from tuner.terminal.output import lasting_output
+from tuner.queries.results.format_names import Format
+from tuner.terminal.lasting_output import lasting_output
 
 if TYPE_CHECKING:
     from tuner.compose.allocations.lent import Lent
@@ -370,7 +370,8 @@ def best(
     """Prints the best configurations of a study."""
     with Edge(False):
         from tuner.queries.locate import find_place
-        from tuner.queries.results.best import load_top, render
+        from tuner.queries.results.best import load_top
+        from tuner.queries.results.formats import render
 
         place = find_place(source, study, os.environ)
         print(render(load_top(place.url, place.study, n=top), form))

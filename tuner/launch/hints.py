@@ -12,6 +12,17 @@ from pathlib import Path
 
 #: Marks a line of a failure's text that is not the program's own.
 HINT = "Hint: "
+#: The shared memory of the machine was full, which is no disk.
+FULL_SHARED_MEMORY = (
+    "The shared memory of the machine or container, /dev/shm, was full: use fewer workers in "
+    "data loaders (num_workers), or give the container more (docker run --shm-size)."
+)
+#: Another disk than the study's was full again and again.
+FULL_ELSEWHERE = (
+    "It found no room again and again, with {free} free where the study's files are: another file "
+    "system is full, such as /dev/shm (use fewer workers in data loaders, or docker run "
+    "--shm-size) or that of TMPDIR."
+)
 #: Messages of argparse and of click.
 _WRONG_ARGUMENTS = re.compile(
     r"error: (unrecognized arguments|the following arguments|argument )"

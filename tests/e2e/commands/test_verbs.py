@@ -400,7 +400,7 @@ def test_verbs_are_in_the_help_and_the_start_stays_quick(study_folder: StudyFold
     assert all(re.search(rf"^│ {verb} ", out, re.M) for verb in VERBS)
     rooms = ("tuner.queries.", "tuner.actions", "tuner.terminal.tables", "tuner.terminal.wording")
     # The names of formats are a part of the help.
-    light = {"tuner.queries.results", "tuner.queries.results.formats"}
+    light = {"tuner.queries.results", "tuner.queries.results.format_names"}
     loaded = f"[m for m in sys.modules if m.startswith({rooms}) and m not in {light}]"
     heavy = f"import sys, tuner.cli.main; print({loaded})"
     assert fine(study_folder.python("-c", heavy)) == "[]\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 from tuner.devices.occupancy import size_text
 from tuner.domain.attempt import Ending, Outcome
 from tuner.launch.failure_diagnosis import is_disk_full, is_quota_reached, is_shared_memory_full
+from tuner.launch.hints import FULL_ELSEWHERE, FULL_SHARED_MEMORY
 
 #: Bytes that must be free in addition to what was free when a trial found the disk full.
 _MARGIN_BYTES = 1024**2
@@ -26,15 +27,6 @@ _AMPLE_BYTES = 1024**3
 _N_DOUBTFUL = 3
 #: Ends the text of a failure due to another full file system.
 _ELSEWHERE = "(not a full disk of the study)"
-_SHARED_MEMORY_HINT = (
-    "The shared memory of the machine or container, /dev/shm, was full: use fewer workers in "
-    "data loaders (num_workers), or give the container more (docker run --shm-size)."
-)
-_OTHER_HINT = (
-    "It found no room again and again, with {free} free where the study's files are: another file "
-    "system is full, such as /dev/shm (use fewer workers in data loaders, or docker run "
-    "--shm-size) or that of TMPDIR."
-)
 
 
 def met_full_disk(ending: Ending) -> bool:
@@ -77,7 +69,7 @@ class Room:
         while this disk has room count as failures of the trial: a wait would never end.
         """
         if ending.outcome.is_failure and is_shared_memory_full(ending.detail):
-            return _hinted(ending, _SHARED_MEMORY_HINT)
+            return _hinted(ending, FULL_SHARED_MEMORY)
         if not met_full_disk(ending) or is_quota_reached(ending.detail):
             return ending
         free_bytes = self._free_bytes_of(self._folder)
@@ -86,7 +78,7 @@ class Room:
         self._n_doubtful[trial_id] += 1
         if self._n_doubtful[trial_id] <= _N_DOUBTFUL:
             return ending
-        return _hinted(ending, _OTHER_HINT.format(free=size_text(free_bytes)))
+        return _hinted(ending, FULL_ELSEWHERE.format(free=size_text(free_bytes)))
 
     def note(self, ending: Ending, now_s: float) -> bool:
         """Whether an attempt failed because the disk was full; if so, trials wait for room."""

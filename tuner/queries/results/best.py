@@ -6,32 +6,26 @@ tuner.load_best("sqlite:///digits.db").params
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import optuna
 import sqlalchemy as sa
-import yaml
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.errors import StoreError
-from tuner.launch.request import trial_environment
-from tuner.queries.results.command_line import hydra_words, program_of_trial
+from tuner.queries.results.command_line import program_of_trial
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
-from tuner.queries.results.formats import Format
 from tuner.queries.uploads import fetch_checkpoint, read_uploads
 from tuner.search.study_identity import all_params, key_of, load_space_of
 from tuner.search_spaces import ParamValue
-from tuner.search_spaces.space import format_value
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.statements import IDENTITY_ATTR, OBJECTIVES_ATTR
@@ -148,51 +142,6 @@ def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConf
         ]
     finally:
         database.close()
-
-
-def render(configurations: list[BestConfiguration], form: Format) -> str:
-    """Text for a terminal, a file or a shell."""
-    match form:
-        case Format.JSON:
-            return json.dumps([asdict(each) for each in configurations], indent=2)
-        case Format.YAML:
-            plain = [json.loads(json.dumps(asdict(each))) for each in configurations]
-            return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
-        case Format.ENV:
-            return "\n\n".join(_env(each) for each in configurations)
-        case Format.ARGS:
-            return "\n".join(_args(each) for each in configurations)
-        case Format.HYDRA:
-            return "\n".join(hydra_words(each.params) for each in configurations)
-        case Format.COMMAND:
-            return "\n".join(_command(each) for each in configurations)
-
-
-def _env(configuration: BestConfiguration) -> str:
-    variables = trial_environment(
-        configuration.params,
-        number=configuration.trial_number,
-        attempt_number=0,
-        seed=configuration.seed,
-        checkpoint_dir="",
-    )
-    shown = {k: v for k, v in variables.items() if k.startswith("TUNER_PARAM_")}
-    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in shown.items())
-
-
-def _command(configuration: BestConfiguration) -> str:
-    if configuration.command is None:
-        raise StoreError(
-            f"The tuner has not run study {configuration.study!r}, or its trials call a function "
-            "that was passed to tuner.tune, so its command is not known. Use another format: "
-            "--format args."
-        )
-    return configuration.command
-
-
-def _args(configuration: BestConfiguration) -> str:
-    words = [f"--{k}={format_value(v)}" for k, v in configuration.params.items()]
-    return shlex.join(words)
 
 
 def _ranked(study: optuna.Study) -> list[FrozenTrial]:

@@ -6,8 +6,9 @@ import pytest
 
 from tests.integration.app.pages import opened, show_database
 from tests.integration.app.paused_study import PausedStudy
-from tuner.queries.results.best import load_top, render
-from tuner.queries.results.formats import Format
+from tuner.queries.results.best import load_top
+from tuner.queries.results.format_names import Format
+from tuner.queries.results.formats import render
 
 
 def test_best_configurations_are_those_of_the_command(
