@@ -14,9 +14,9 @@ from tuner.search_spaces.space import (
     DefineByRunSpace,
     Distribution,
     Parameter,
-    ParamValue,
     SearchSpace,
 )
+from tuner.search_spaces.values import ParamValue
 
 _DECLARED = "declared"
 _DEFINE_BY_RUN = "define_by_run"

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from tuner.search_spaces.space import Parameter, ParamValue, Scalar, SpaceError, is_one_of, nearest
+from tuner.search_spaces.space import Parameter, SpaceError, is_one_of, nearest
+from tuner.search_spaces.values import ParamValue, Scalar
 
 
 def read_when(

@@ -13,16 +13,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from tuner.search_spaces.space import (
-    Parameter,
-    ParamValue,
-    Scalar,
-    SearchSpace,
-    format_value,
-    is_number,
-    is_one_of,
-    nearest,
-)
+from tuner.search_spaces.space import Parameter, SearchSpace, is_number, is_one_of, nearest
+from tuner.search_spaces.values import ParamValue, Scalar, format_value
 
 
 class Misfit(ValueError):

@@ -20,13 +20,12 @@ from tuner.search_spaces.shorthands import (
 from tuner.search_spaces.space import (
     Distribution,
     Parameter,
-    ParamValue,
-    Scalar,
     SearchSpace,
     SpaceError,
     is_number,
     nearest,
 )
+from tuner.search_spaces.values import ParamValue, Scalar
 
 _KEYS_OF_TYPE = {
     "float": ("type", "low", "high", "log", "step", "when"),

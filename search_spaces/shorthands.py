@@ -15,13 +15,13 @@ from typing import TypeAlias
 from tuner.search_spaces.flow import line
 from tuner.search_spaces.space import (
     SIGNS_OF_A_PARAMETER,
-    ParamValue,
     SpaceError,
     is_like_a_parameter,
     is_number,
     is_wrapped,
     nearest,
 )
+from tuner.search_spaces.values import ParamValue
 from tuner.search_spaces.wandb_distributions import read_distribution
 
 #: W&B's names of these keys.

@@ -12,10 +12,7 @@ from typing import Protocol, TypeAlias, TypeGuard
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-#: A value of one parameter.
-Scalar: TypeAlias = str | int | float | bool | None
-#: A sampled value or a constant: anything that JSON can hold.
-ParamValue: TypeAlias = "Scalar | list[ParamValue] | dict[str, ParamValue]"
+from tuner.search_spaces.values import ParamValue, Scalar
 
 SIGNS_OF_A_PARAMETER = frozenset({"type", "low", "high", "choices"})
 """Keys of the full form of a parameter."""
@@ -210,11 +207,6 @@ def is_one_of(value: object, allowed: Iterable[object]) -> bool:
     """Membership that distinguishes `true` and 1."""
     is_bool = isinstance(value, bool)
     return any(value == each and is_bool == isinstance(each, bool) for each in allowed)
-
-
-def format_value(value: ParamValue) -> str:
-    """A value on a command line: text as it is, all else as JSON (`1e-05`, `true`, `[1, 2]`)."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

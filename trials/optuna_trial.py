@@ -263,7 +263,7 @@ def _join(
     user_attrs: Mapping[str, Any],
 ) -> OptunaTrial:
     """The trial of this process, with the data of its copied object."""
-    from tuner.trials.current import current
+    from tuner.trials.current_trial import current
 
     trial = current()
     trial._params.update(params)

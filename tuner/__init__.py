@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tuner.queries.results.schedule import Schedule, load_schedule
     from tuner.trials import ddp
     from tuner.trials.context import TrialContext
-    from tuner.trials.current import current
+    from tuner.trials.current_trial import current
     from tuner.trials.params import Params
 
 __all__ = [

@@ -57,7 +57,7 @@ ALLOWED = {
     ("tuner", "tuner.api.study"): "the package's public names, imported on first use",
     ("tuner", "tuner.trials.ddp"): "the package's public names, imported on first use",
     ("tuner", "tuner.trials.context"): "the package's public names, imported on first use",
-    ("tuner", "tuner.trials.current"): "the package's public names, imported on first use",
+    ("tuner", "tuner.trials.current_trial"): "the package's public names, imported on first use",
     ("tuner", "tuner.trials.params"): "the package's public names, imported on first use",
     (
         "tuner.queries.results.best",
@@ -221,6 +221,20 @@ def test_nothing_but_training_code_imports_torch(module: str) -> None:
 def test_who_has_no_gpu_does_not_wait_for_their_driver_s_names(module: str) -> None:
     code = f"import {module}, sys; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_command_s_process_imports_neither_optuna_nor_numpy() -> None:
+    """They are two thirds of what the fork server of a study of commands would import."""
+    code = (
+        "import tuner.launch.local_host.entry as entry, importlib, sys;"
+        "importlib.import_module(entry.COMMAND_WORKER);"
+        "sys.exit(', '.join({'optuna', 'numpy', 'torch'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_private_attributes_of_optuna_are_read_in_one_place() -> None:

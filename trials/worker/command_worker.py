@@ -15,11 +15,19 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 from tuner.config.notation.command_template import render_argv
 from tuner.domain.attempt import Cause, Outcome
-from tuner.domain.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, RemarkTopic, name_problem
+from tuner.domain.messages import (
+    ENDS_EARLY,
+    MAX_METRIC_NAME,
+    Assign,
+    Finished,
+    RemarkTopic,
+    name_problem,
+)
 from tuner.errors import ChannelClosed
 from tuner.launch.failure_diagnosis import N_TAIL_LINES, diagnose_exit
 from tuner.launch.hints import output_hint
@@ -27,26 +35,25 @@ from tuner.launch.local_host import leftover_workers
 from tuner.launch.local_host.guardian import GRACE_S
 from tuner.launch.local_host.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
-from tuner.trials.context import TrialContext
+from tuner.search_spaces.values import ParamValue
 from tuner.trials.worker.environment import (
     builtins_of,
     environment_of,
     write_sweep_parameters,
 )
-from tuner.trials.worker.function_worker import (
+from tuner.trials.worker.link import DispatcherLink
+from tuner.trials.worker.metrics import Curve, LineReader, Reading, line_reader
+from tuner.trials.worker.missing_values import explain_missing_values
+from tuner.trials.worker.output_lines import LineSplitter
+from tuner.trials.worker.process import (
     EXIT_DISPATCHER_GONE,
     EXIT_OK,
     EXIT_TERMINATED,
-    build_params,
     cancelled,
     connect,
     leave,
     settle,
 )
-from tuner.trials.worker.link import DispatcherLink
-from tuner.trials.worker.metrics import Curve, LineReader, Reading, line_reader
-from tuner.trials.worker.missing_values import explain_missing_values
-from tuner.trials.worker.output_lines import LineSplitter
 from tuner.trials.worker.termination import Termination
 
 #: From SIGTERM to SIGKILL for a command that was pruned.
@@ -84,12 +91,10 @@ def _evaluate(
     program: CommandProgram, link: DispatcherLink, termination: Termination, rank: int
 ) -> Finished:
     assign = link.assign
-    context = TrialContext(assign, link)
-    if program.space:
-        build_params(context, program.space)
+    params = _suggested(program.space, link) if program.space else assign.params
     n_oom_kills = count_oom_kills()
     try:
-        process = _start(program, context)
+        process = _start(program, assign, params)
     except (OSError, ValueError) as error:
         return Finished(
             attempt_id=assign.attempt_id,
@@ -113,13 +118,26 @@ def _read_nothing(line: str) -> None:  # a line reader
     return None
 
 
-def _start(program: CommandProgram, context: TrialContext) -> subprocess.Popen[bytes]:
-    environment = environment_of(context, program.environment)
+def _suggested(space: str, link: DispatcherLink) -> Mapping[str, ParamValue]:
+    """All parameters, after the user's function has suggested its own."""
+    # Optuna and NumPy: a command with a space of the study file does without them.
+    from tuner.trials.context import TrialContext
+    from tuner.trials.worker.function_worker import build_params
+
+    context = TrialContext(link.assign, link)
+    build_params(context, space)
+    return context.params
+
+
+def _start(
+    program: CommandProgram, assign: Assign, params: Mapping[str, ParamValue]
+) -> subprocess.Popen[bytes]:
+    environment = environment_of(assign, params, program.environment)
     # Programs write where `{checkpoint_dir}` says, and most make no folder for that.
-    context.checkpoint_path.mkdir(parents=True, exist_ok=True)
-    write_sweep_parameters(context, environment)
+    Path(assign.checkpoint_dir).mkdir(parents=True, exist_ok=True)
+    write_sweep_parameters(params, environment)
     return subprocess.Popen(
-        render_argv(program.argv, context.params, builtins_of(context)),
+        render_argv(program.argv, params, builtins_of(assign)),
         env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -17,9 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
-
-from optuna.distributions import BaseDistribution, distribution_to_json
+from typing import TYPE_CHECKING, TypeVar
 
 from tuner.domain import messages
 from tuner.domain.attempt import AttemptId
@@ -28,6 +26,9 @@ from tuner.host.clock import since_boot_s
 from tuner.launch.failure_diagnosis import readable
 from tuner.trials.worker.outbox import Outbox
 from tuner.trials.worker.termination import REASON, Termination
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 _IS_GONE = "The dispatcher that launched this trial is gone."
 _M = TypeVar("_M", bound=messages.Message)
@@ -197,13 +198,8 @@ class DispatcherLink:
         Raises:
             ValueError: If the dispatcher refuses, with Optuna's message.
         """
-        self.send(
-            messages.Suggest(
-                attempt_id=self._attempt_id,
-                name=name,
-                distribution=distribution_to_json(distribution),
-            )
-        )
+        text = _as_json(distribution)
+        self.send(messages.Suggest(attempt_id=self._attempt_id, name=name, distribution=text))
         answer = self._expect(messages.Suggested)
         if answer.error:
             raise ValueError(answer.error)
@@ -211,7 +207,7 @@ class DispatcherLink:
 
     def range_in_code(self, name: str, distribution: BaseDistribution) -> None:
         if not self._follows:
-            text = distribution_to_json(distribution)
+            text = _as_json(distribution)
             found = messages.RangeInCode(attempt_id=self._attempt_id, name=name, distribution=text)
             self._post(found)
 
@@ -431,3 +427,10 @@ def _subject(message: messages.FromWorker) -> str:
         case messages.Suggest(name=name):
             return f"suggest: the distribution of {name[:100]!r}"
     return f"{type(message).__name__}: the message"
+
+
+def _as_json(distribution: BaseDistribution) -> str:
+    # Who has a distribution has imported Optuna; a command's process never does.
+    from optuna.distributions import distribution_to_json
+
+    return distribution_to_json(distribution)

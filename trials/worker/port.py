@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
-
-from optuna.distributions import BaseDistribution
+from typing import TYPE_CHECKING, Protocol
 
 from tuner.domain import messages
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 
 class Link(Protocol):

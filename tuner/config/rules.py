@@ -17,7 +17,8 @@ from tuner.config.notation.command_template import BUILTINS, TemplateError, plac
 from tuner.config.notation.metric_pattern import expand
 from tuner.config.shell_notation import shell_mistakes
 from tuner.search_spaces import AnySpace, DefineByRunSpace, SearchSpace
-from tuner.search_spaces.space import format_value, is_number
+from tuner.search_spaces.space import is_number
+from tuner.search_spaces.values import format_value
 
 #: After the path of a program: the function that it passes to `study.optimize`.
 OPTIMIZE_SUFFIX = ":study.optimize"

@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 from tuner.domain.attempt import AttemptId
 from tuner.domain.messages import Assign
-from tuner.search_spaces import ParamValue
-from tuner.search_spaces.space import format_value
+from tuner.search_spaces.values import ParamValue, format_value
 
 #: Characters that an environment variable's name may not have.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from tuner.queries.studies import Objective
 from tuner.queries.trials.listing import PARAM_PREFIX, PAUSED, WORDS, StoredTrial
-from tuner.search_spaces.space import format_value
+from tuner.search_spaces.values import format_value
 from tuner.terminal import wording
 from tuner.terminal.tables import as_json_lines, plain, table
 from tuner.terminal.times import instant, seconds

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from tuner.dispatch.notices import Ended, Notice, Said, Started
 from tuner.domain.attempt import Ending, Outcome
-from tuner.search_spaces import ParamValue
-from tuner.search_spaces.space import format_value
+from tuner.search_spaces.values import ParamValue, format_value
 
 _MINUTE_S = 60
 _HOUR_S = 3600

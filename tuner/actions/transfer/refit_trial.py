@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tuner.search_spaces import ParamValue, Scalar, SearchSpace
 from tuner.search_spaces.fit import Misfit, check_constant, convert
-from tuner.search_spaces.space import format_value
+from tuner.search_spaces.values import format_value
 
 
 class LeftOut(ValueError):

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tuner.search_spaces import ParamValue
-from tuner.search_spaces.space import format_value
+from tuner.search_spaces.values import ParamValue, format_value
 
 ENV_SWEEP = "WANDB_SWEEP_PARAM_PATH"
 """Names the file in which `wandb.init` finds the parameters that a sweep has chosen."""

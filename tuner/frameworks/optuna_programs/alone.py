@@ -10,7 +10,7 @@ from typing import Any
 
 from tuner.frameworks.optuna_programs.execution import OptunaProgram, load
 from tuner.frameworks.optuna_programs.variables import ENV_ARGUMENTS
-from tuner.trials.current import current
+from tuner.trials.current_trial import current
 
 
 def evaluate(path: str, params: Mapping[str, Any]) -> object:

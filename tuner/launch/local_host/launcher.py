@@ -419,6 +419,9 @@ def modules_of(program: Program) -> list[str]:
 def _base_modules(program: Program) -> list[str]:
     if isinstance(program, FunctionProgram):
         return [entry.__name__, entry.FUNCTION_WORKER]
+    if program.space:
+        # The trial that is passed to the function; it would be imported in each fork.
+        return [entry.__name__, entry.COMMAND_WORKER, entry.FUNCTION_WORKER]
     return [entry.__name__, entry.COMMAND_WORKER]
 
 

@@ -14,9 +14,8 @@ import yaml
 from tuner.config.notation.command_template import TemplateError, render_argv
 from tuner.config.rules import optuna_program_of
 from tuner.launch.stored_function import MODULE_PREFIX
-from tuner.search_spaces import ParamValue
-from tuner.search_spaces.space import format_value
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.search_spaces.values import ParamValue, format_value
 from tuner.store.schema.models import AttemptRow, DispatcherRow
 
 #: Words that Hydra accepts unquoted.
