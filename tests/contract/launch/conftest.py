@@ -171,6 +171,8 @@ class FakeBench:
 class LocalBench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        #: Of tests before this one, such as a server of warm Python.
+        self.others = our_children()
         (folder / "programs.py").write_text(PROGRAMS)
         self._inbox = Inbox()
         program = FunctionProgram(module="programs", function="sleeps")
