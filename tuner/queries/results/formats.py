@@ -13,7 +13,7 @@ from tuner.launch.request import trial_environment
 from tuner.queries.results.best import BestConfiguration
 from tuner.queries.results.command_line import hydra_words
 from tuner.queries.results.format_names import Format
-from tuner.search_spaces.space import format_value
+from tuner.search_spaces.values import format_value
 
 
 def render(configurations: list[BestConfiguration], form: Format) -> str:
