@@ -36,6 +36,7 @@ from tuner.queries.locate import StoredStudy, stored_studies
 from tuner.queries.notes import Note, read_notes
 from tuner.queries.results.best import BestConfiguration
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
+from tuner.queries.results.range_ends import RangeEnd, read_range_ends
 from tuner.queries.results.rung_trust import read_rung_trust
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import Objective, read_objectives, read_studies
@@ -261,6 +262,15 @@ class Look:
     def confirmation(self, study: StoredStudy) -> Confirmation | None:
         """Results of confirmation runs; None if there are none."""
         return self._database.read(lambda connection: read_confirmation(connection, study.name))
+
+    def range_ends(self, study: StoredStudy) -> list[RangeEnd]:
+        """Parameters whose best values lie at an end of their range."""
+        trials = self.trials(study)
+
+        def make() -> list[RangeEnd]:
+            return self._database.read(lambda connection: read_range_ends(connection, study.id))
+
+        return self.kept.get(("range ends", study), (trials,), make)
 
     def best(self, study: StoredStudy, *, n: int, now: datetime) -> list[BestConfiguration]:
         objectives, growing = self.objectives(study), self._growing_trials(study)

@@ -51,6 +51,8 @@ def _best(shown: Shown, n: int) -> None:
             st.download_button(
                 "Download", text, f"{shown.study.name}.{language}", key=f"download {title}"
             )
+    for each in shown.look.range_ends(shown.study):
+        st.info(shell.escaped(each.text))
     _spread(shown)
     st.subheader("In Python")
     st.code(python_lines(shown.look.shown_url, shown.study.name), language="python")

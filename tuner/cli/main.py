@@ -372,9 +372,13 @@ def best(
         from tuner.queries.locate import find_place
         from tuner.queries.results.best import load_top
         from tuner.queries.results.formats import render
+        from tuner.queries.results.range_ends import load_range_ends
 
         place = find_place(source, study, os.environ)
-        print(render(load_top(place.url, place.study, n=top), form))
+        print(render(load_top(place.url, place.study, n=top), form), flush=True)
+        if form is Format.YAML:  # The one for people; scripts read the others.
+            for each in load_range_ends(place.url, place.study):
+                print(each.text, file=sys.stderr)
 
 
 # Without a handler Python's own would print an accident's traceback.

@@ -48,6 +48,7 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
         lines.append(f"best: {wording.values_text(end.best.values)} (trial {end.best.number})")
         lines += [f"  {name}: {wording.short(value)}" for name, value in end.best.params.items()]
         lines += confirmation_lines(end.confirmation)
+        lines += [each.text for each in end.range_ends]
         lines.append(f"again: python -m tuner.best {_named(config)}")
     elif result.n_completed:
         lines.append(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from optuna.pruners import BasePruner
 from rich.console import Console
+from sqlalchemy.exc import SQLAlchemyError
 
 from tuner.checkpoints.object_store.process import Transfers
 from tuner.checkpoints.paths import StudyFiles
@@ -61,6 +62,7 @@ from tuner.monitoring.best_profile import BestProfile
 from tuner.monitoring.counters import FiguresView
 from tuner.monitoring.hooks import Hook, Hooks, HookTerms
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
+from tuner.queries.results.range_ends import RangeEnd, read_range_ends
 from tuner.search.incumbent import BestTrial
 from tuner.search.samplers.out_of_process.sampler import out_of_process
 from tuner.search.samplers.prior import PriorSampler
@@ -68,6 +70,7 @@ from tuner.search.study import StudySearch
 from tuner.search_spaces import SearchSpace
 from tuner.shares.locks import SharedLocks
 from tuner.store.connection.database import Database, open_database, store_errors, watched
+from tuner.store.connection.transactions import Unavailable
 from tuner.store.records.dispatchers.connections import connections_remark
 from tuner.terminal.live import LiveView
 from tuner.terminal.plain import PlainView
@@ -94,6 +97,8 @@ class StudyEnd:
     confirmation: Confirmation | None = None
     #: With several objectives: the trials on the Pareto front.
     front: tuple[BestTrial, ...] = ()
+    #: Parameters whose best values lie at an end of their range.
+    range_ends: tuple[RangeEnd, ...] = ()
 
 
 def dispatch(
@@ -160,13 +165,23 @@ def dispatch(
         if config.confirm is not None:
             read = partial(read_confirmation, study=config.study)
             confirmation = database.access.run(read)
+        range_ends = _range_ends(database, search.study_id)
     return StudyEnd(
         result=result,
         best=search.best,
         exit_code=_exit_code(result),
         confirmation=confirmation,
         front=search.incumbent.front(),
+        range_ends=range_ends,
     )
+
+
+def _range_ends(database: Database, study_id: int) -> tuple[RangeEnd, ...]:
+    try:
+        found = database.access.run(partial(read_range_ends, study_id=study_id))
+    except (SQLAlchemyError, Unavailable):
+        return ()  # The study has ended: a hint is not worth an error.
+    return tuple(found)
 
 
 def _lent_view(
