@@ -74,6 +74,8 @@ class Cluster:
     namespaces: tuple[str, ...] = ("default", "vision")
     #: Verbs that the user has no right to, such as ("create", "jobs").
     forbidden: set[tuple[str, str]] = field(default_factory=set)
+    #: Quota of Jobs in a namespace; None for none.
+    max_jobs: int | None = None
     images: set[str] = field(default_factory=lambda: {"train:1"})
     jobs: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     pods: list[Pod] = field(default_factory=list)
@@ -97,12 +99,22 @@ class Cluster:
         with self.lock:
             if (namespace, name) in self.jobs:
                 raise RefusedError(409, f'jobs.batch "{name}" already exists')
+            self._check_quota(namespace, name)
             job["metadata"] |= {"namespace": namespace, "uid": str(uuid.uuid4())}
             job["metadata"]["creationTimestamp"] = now()
             job["status"] = {}
             if not is_dry_run:
                 self.jobs[namespace, name] = job
         return job
+
+    def _check_quota(self, namespace: str, name: str) -> None:
+        used = sum(each == namespace for each, _ in self.jobs)
+        if self.max_jobs is not None and used >= self.max_jobs:
+            amounts = {"requested": 1, "used": used, "limited": self.max_jobs}
+            words = ", ".join(f"{key}: count/jobs.batch={n}" for key, n in amounts.items())
+            raise RefusedError(
+                403, f'jobs.batch "{name}" is forbidden: exceeded quota: jobs, {words}'
+            )
 
     def delete_job(self, namespace: str, name: str) -> None:
         with self.lock:

@@ -53,7 +53,8 @@ def test_absent_image_is_named_by_the_allocation(kubernetes: KubernetesBench) ->
     engine.submit(kubernetes.order("digits"), [0])
     until(lambda: bool(by_number(engine, "digits")[0].reason), "it has a reason")
     assert by_number(engine, "digits")[0].reason == (
-        'ImagePullBackOff: Back-off pulling image "train:2"'
+        'ImagePullBackOff: Back-off pulling image "train:2". Correct engine.kubernetes.image, or '
+        "add imagePullSecrets in engine.kubernetes.template; then tuner cancel and tuner submit"
     )
 
 
@@ -198,7 +199,22 @@ def test_exceeded_quota_is_the_reason_of_a_job_without_pods(
         }
     )
     waiting = by_number(kubernetes.engine, "digits")[0]
-    assert waiting.reason == f"FailedCreate: {words}"
+    assert waiting.reason == (
+        f"FailedCreate: {words}. Ask for fewer nodes or devices, or wait until others have ended: "
+        "kubectl describe resourcequota"
+    )
+
+
+def test_exceeded_quota_of_jobs_is_refused_with_what_to_do(
+    kubernetes: KubernetesBench, kubernetes_server: KubernetesServer
+) -> None:
+    kubernetes_server.cluster.max_jobs = 2
+    with pytest.raises(EngineError) as refused:
+        kubernetes.engine.submit(kubernetes.order("digits"), [0, 1, 2])
+    assert "exceeded quota: jobs, requested: count/jobs.batch=1, used: " in str(refused.value)
+    assert "count/jobs.batch=2. Ask for fewer nodes or devices" in str(refused.value)
+    assert "rbac.yaml" not in str(refused.value)
+    assert kubernetes.engine.allocations("digits") == ()
 
 
 def test_manifest_has_the_users_template_below_ours(

@@ -82,6 +82,33 @@ def test_nothing_is_submitted_where_the_cluster_refuses(
     refused = engine_folder.tuner("submit", "study.yaml")
     assert refused.code == EXIT_BAD_INPUT
     assert 'User "ann" cannot create resource "jobs"' in refused.err
+    cluster.forbidden.clear()
+    cluster.max_jobs = 1
+    refused = engine_folder.tuner("submit", "study.yaml")
+    assert refused.code == EXIT_BAD_INPUT
+    assert "exceeded quota" in refused.err
+    assert "Ask for fewer nodes" in refused.err
+    assert cluster.jobs == {}
+    table = engine_folder.tuner("devices", "--allocations", "study.yaml").out
+    assert "has no allocations" in table
+    done = engine_folder.tuner("submit", "study.yaml", "--nodes", "1")
+    assert done.code == 0, done.text
+    assert list(cluster.jobs)
+    assert engine_folder.tuner("cancel", "study.yaml").code == 0
+
+
+def test_an_image_that_cannot_be_pulled_is_told_with_what_to_do(
+    engine_folder: StudyFolder, cluster: Cluster
+) -> None:
+    write_study(engine_folder, image="train:2")
+    assert engine_folder.tuner("submit", "study.yaml").code == 0
+    wait_until(
+        lambda: "ImagePullBackOff" in engine_folder.tuner("status", "study.yaml").out,
+        "the cluster has tried",
+    )
+    line = engine_folder.tuner("status", "study.yaml").out
+    assert 'Back-off pulling image "train:2". Correct engine.kubernetes.image' in line
+    assert engine_folder.tuner("cancel", "study.yaml").code == 0
     assert cluster.jobs == {}
 
 

@@ -21,7 +21,7 @@ from kubernetes.config.config_exception import ConfigException
 from urllib3.exceptions import HTTPError
 
 from tuner.engines.kubernetes.names import NUMBER_LABEL
-from tuner.engines.kubernetes.records import JobRecord, PodRecord
+from tuner.engines.kubernetes.records import JobRecord, PodRecord, with_advice
 from tuner.engines.kubernetes.template import Manifest
 from tuner.errors import EngineError
 
@@ -206,7 +206,7 @@ def _translate(error: ApiException, namespace: str) -> EngineError:
         )
     if error.status in (429, 500, 502, 503, 504):
         return EngineError(f"Kubernetes is overloaded or failing: {words}. Try again later.")
-    return EngineError(f"Kubernetes refused: {words}.")
+    return EngineError(f"Kubernetes refused: {with_advice(words)}.")
 
 
 def _words(error: ApiException) -> str:

@@ -9,6 +9,16 @@ from datetime import datetime, timedelta
 from tuner.domain.allocation import Allocation, AllocationState
 
 _REQUEUE = 75
+_NO_IMAGE = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName")
+_OTHER_IMAGE = (
+    "Correct engine.kubernetes.image, or add imagePullSecrets in engine.kubernetes.template; then "
+    "tuner cancel and tuner submit"
+)
+_QUOTA = "exceeded quota"
+_LESS = (
+    "Ask for fewer nodes or devices, or wait until others have ended: "
+    "kubectl describe resourcequota"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +85,15 @@ def allocation_of(job: JobRecord, pods: Sequence[PodRecord]) -> Allocation:
     )
 
 
+def with_advice(words: str) -> str:
+    """The cluster's own words, and what to do where that is known."""
+    if words.startswith(_NO_IMAGE):
+        return f"{words.rstrip('.')}. {_OTHER_IMAGE}"
+    if _QUOTA in words:
+        return f"{words.rstrip('.')}. {_LESS}"
+    return words
+
+
 def _state(job: JobRecord, pod: PodRecord | None) -> tuple[AllocationState, str]:
     if job.is_complete:
         return AllocationState.ENDED, ""
@@ -90,7 +109,7 @@ def _state(job: JobRecord, pod: PodRecord | None) -> tuple[AllocationState, str]
 def _why_no_pod(job: JobRecord) -> str:
     if job.is_suspended:
         return f"suspended: waits in queue {job.queue}" if job.queue else "suspended"
-    return job.warning
+    return with_advice(job.warning)
 
 
 def _state_of_pod(pod: PodRecord) -> tuple[AllocationState, str]:
@@ -104,4 +123,4 @@ def _state_of_pod(pod: PodRecord) -> tuple[AllocationState, str]:
         how = f"exit code {pod.exit_code}" if pod.exit_code is not None else "no exit code"
         again = "saved" if pod.exit_code == _REQUEUE else "failed"
         return AllocationState.PENDING, f"pod {again} ({how}); waits for another pod"
-    return AllocationState.PENDING, pod.waits_for
+    return AllocationState.PENDING, with_advice(pod.waits_for)
