@@ -27,6 +27,7 @@ NodeFault: TypeAlias = Callable[[Cluster, random.Random], Blow]
 _LONG_S, _SHORT_S, _MOMENT_S = 90.0, 10.0, 5.0
 _CLOCK_S = 20.0
 _STORE_S = 60.0
+_OUTAGE_S = 75.0
 #: What a replica lacks, and when every dispatcher has noticed that, at the latest.
 _LACKS_S, _NOTICED_S = 1.5, 10.0
 _HOUR_S = 3600.0
@@ -149,6 +150,27 @@ def fail_over(cluster: Cluster, chance: random.Random) -> Blow:
     for site in cluster.sites:
         site.forgotten.append(forgotten)
     return Blow(victim=f"server, {_LACKS_S:g} s are lost", lasts_s=_NOTICED_S)
+
+
+def freeze_server(cluster: Cluster, chance: random.Random) -> Blow:
+    """Longer than a dispatcher may be silent. None is dead, whichever is connected again first."""
+    n_codes = [
+        (keeper, len(keeper.codes), f"{site.study} on {keeper.name}")
+        for site in cluster.sites
+        for keeper in site.keepers
+    ]
+    space = cluster.server.space
+    space.signal(signal.SIGSTOP)
+    time.sleep(_OUTAGE_S)
+    space.signal(signal.SIGCONT)
+
+    def judge() -> None:
+        for keeper, n_before, place in n_codes:
+            codes = keeper.codes[n_before:]
+            if any(code not in _MAY_BE for code in codes):
+                cluster.findings.append(f"after an outage of the database {place}: {codes}")
+
+    return Blow(victim=f"server, {_OUTAGE_S:g} s", lasts_s=_CLOCK_S, undo=judge)
 
 
 def set_clock(offset_s: float, cluster: Cluster, chance: random.Random) -> Blow:
@@ -287,6 +309,7 @@ FAULTS: Mapping[str, NodeFault] = {
     "network: requests lost for 90 s": partial(lose_one_way, Node.lose_requests),
     "network: answers lost for 90 s": partial(lose_one_way, Node.lose_answers),
     "database: replica without the last second": fail_over,
+    "database: frozen for 75 s": freeze_server,
     f"{OBJECT_STORE}: 503 for 60 s": refuse_uploads,
     f"{OBJECT_STORE}: uploads cut": cut_uploads,
     "clock: an hour ahead for 20 s": partial(set_clock, _HOUR_S),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import optuna
@@ -24,6 +24,7 @@ from tuner.host.clock import Instant, SystemClock
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.reads import read_trials
 from tuner.store.records.dispatchers.ownership import NoTrialLeft, TakenOver
+from tuner.store.records.dispatchers.peers import Loss
 from tuner.store.records.dispatchers.silence import STALE_AFTER_S
 from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, HostFacts
@@ -34,6 +35,12 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def at(seconds: float) -> Instant:
     return Instant(utc=NOW + timedelta(seconds=seconds), monotonic_s=1000.0 + seconds)
+
+
+def watched(look: Callable[[Instant], list[Loss]], from_s: float, to_s: float) -> list[Loss]:
+    """What looks every 5 s find, the one at `to_s` included."""
+    times_s = [*range(int(from_s), int(to_s), 5), to_s]
+    return [loss for seconds in times_s for loss in look(at(seconds))]
 
 
 class Member:
@@ -161,7 +168,7 @@ def test_dispatcher_elsewhere_is_dead_once_it_was_silent_for_a_minute_of_looking
     look = alive.recorder.fleet.look
     assert look(at(0)) == []
     assert alive.recorder.fleet.others
-    assert look(at(STALE_AFTER_S - 1)) == []
+    assert watched(look, 0, STALE_AFTER_S - 1) == []
     (loss,) = look(at(STALE_AFTER_S))
     assert loss.trial_numbers == (0,)
     assert look(at(STALE_AFTER_S + 5)) == []
@@ -171,7 +178,7 @@ def test_dispatcher_of_another_pid_namespace_is_watched_whatever_its_pid_means_h
     other, alive = fleet(with_process(DEAD, pid_namespace="1")), fleet(HERE)
     other.begin_attempt(other.study.ask())
     look = alive.recorder.fleet.look
-    assert look(at(0)) == look(at(STALE_AFTER_S - 1)) == []
+    assert watched(look, 0, STALE_AFTER_S - 1) == []
     assert look(at(STALE_AFTER_S))
 
 
@@ -184,20 +191,30 @@ def test_clock_that_jumps_makes_nobody_dead(fleet):
     other.storage.flush()
 
 
-def test_the_minute_begins_anew_after_an_outage(fleet, url):
+def test_an_outage_that_a_look_notices_does_not_count(fleet, url):
     silent, alive = fleet(ELSEWHERE), fleet(HERE)
     silent.begin_attempt(silent.study.ask())
     look = alive.recorder.fleet.look
-    assert look(at(0)) == []
+    assert watched(look, 0, 25) == []
     rename_table(url, "tuner_dispatchers", "away")
     with pytest.raises(StoreError):
         look(at(30))
     rename_table(url, "away", "tuner_dispatchers")
-    # Who could not write while we could not read is not dead.
-    assert look(at(STALE_AFTER_S + 1)) == []
-    assert look(at(2 * STALE_AFTER_S)) == []
-    (loss,) = look(at(2 * STALE_AFTER_S + 1))
+    # A dispatcher that could not write while this one could not read is not dead.
+    outage_s = 10
+    assert watched(look, 35, STALE_AFTER_S + outage_s - 1) == []
+    (loss,) = look(at(STALE_AFTER_S + outage_s))
     assert loss.trial_numbers == (0,)
+
+
+def test_an_outage_in_which_nothing_was_read_ends_no_dispatcher(fleet):
+    other, alive = fleet(ELSEWHERE), fleet(HERE)
+    look = alive.recorder.fleet.look
+    assert watched(look, 0, 10) == []
+    # The database is away; this dispatcher is the first one that is connected again.
+    assert look(at(10 + 2 * STALE_AFTER_S)) == []
+    other.study.ask()
+    assert alive.recorder.fleet.others
 
 
 def rename_table(url: str, before: str, after: str) -> None:
@@ -215,8 +232,7 @@ def test_dispatcher_that_writes_now_and_then_lives(fleet):
 def test_one_that_was_taken_over_cannot_write(fleet, url):
     silent, alive = fleet(ELSEWHERE), fleet(HERE)
     trial = silent.study.ask()
-    alive.recorder.fleet.look(at(0))
-    assert alive.recorder.fleet.look(at(STALE_AFTER_S))
+    assert watched(alive.recorder.fleet.look, 0, STALE_AFTER_S)
     alive.refresh()
     again = alive.study.ask()
     assert again.number == trial.number

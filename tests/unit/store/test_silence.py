@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
-from tuner.store.records.dispatchers.silence import STALE_AFTER_S, watch_silent
+from tuner.store.records.dispatchers.silence import STALE_AFTER_S, Sights, watch_silent
 from tuner.store.records.dispatchers.starts import OpenDispatcher, Sign
 from tuner.store.records.provenance import HostFacts
 
@@ -80,3 +80,43 @@ def test_a_record_of_an_older_tuner_is_watched():
     process = replace(ALIVE.process, boot_id="", pid_namespace="", start_ticks=-1)
     one = OpenDispatcher(id=1, process=process, started_at=AT, beat_at=AT)
     assert watch(lambda _: [one]).silent == {one.sign}
+
+
+LOOK_EVERY_S = 5.0
+SIGN = Sign(1, AT)
+
+
+def silent_after(sights: Sights, from_s: float, *, fails_every_s: float = 1e9) -> float:
+    """Seconds of looks from then on until the dispatcher, which never writes, counts as dead."""
+    now_s, failed_at_s = from_s, from_s
+    while not sights.is_silent(SIGN, now_s):
+        now_s += LOOK_EVERY_S
+        if now_s - failed_at_s >= fails_every_s:
+            sights.interrupt()
+            failed_at_s = now_s
+            now_s += LOOK_EVERY_S
+    return now_s - from_s
+
+
+def test_time_without_looks_is_an_outage_in_which_it_could_not_write_either():
+    for outage_s in (70.0, 3600.0):
+        sights = Sights()
+        for now_s in (0.0, 5.0, 10.0):
+            assert not sights.is_silent(SIGN, now_s)
+        assert not sights.is_silent(SIGN, 10.0 + outage_s)
+        left_s = silent_after(sights, 10.0 + outage_s)
+        assert STALE_AFTER_S / 2 <= left_s < STALE_AFTER_S
+
+
+def test_failed_looks_count_for_nothing_and_do_not_begin_the_minute_anew():
+    assert silent_after(Sights(), 0.0) == STALE_AFTER_S
+    took_s = silent_after(Sights(), 0.0, fails_every_s=25.0)
+    assert STALE_AFTER_S < took_s <= STALE_AFTER_S + 2 * 3 * LOOK_EVERY_S
+
+
+def test_a_sign_of_life_begins_the_minute_anew_also_after_a_failed_look():
+    sights = Sights()
+    sights.is_silent(SIGN, 0.0)
+    sights.interrupt()
+    assert not sights.is_silent(Sign(1, AT + timedelta(seconds=1)), 50.0)
+    assert not sights.is_silent(SIGN, 50.0 + STALE_AFTER_S)

@@ -65,7 +65,7 @@ class OtherLeases:
         """Reads the leases, and ends those of dead dispatchers.
 
         Raises:
-            StoreError: If the database cannot be used; earlier observations are then dropped.
+            StoreError: If the database cannot be used; this time then counts as no observation.
         """
         if not self._gpus:
             return
@@ -75,7 +75,7 @@ class OtherLeases:
                 ended = {each.holder.id for each in leases if self._end_if_dead(each, now)}
         except BaseException:
             # A dispatcher that could not write while we could not read is not dead.
-            self._sights.clear()
+            self._sights.interrupt()
             raise
         self.holders = MappingProxyType(
             {

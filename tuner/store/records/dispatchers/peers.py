@@ -81,7 +81,7 @@ class Fleet:
         """Detects dead dispatchers, and makes their trials wait.
 
         Raises:
-            StoreError: If the database cannot be used; earlier observations are then dropped.
+            StoreError: If the database cannot be used; this time then counts as no observation.
         """
         try:
             with store_errors(self._database.shown_url):
@@ -89,7 +89,7 @@ class Fleet:
                 devices = self._database.access.run(self._read_devices) if len(found) > 1 else {}
         except BaseException:
             # A dispatcher that could not write while we could not read is not dead.
-            self._sights.clear()
+            self._sights.interrupt()
             raise
         others = [one for one in found if one.id != self._own_id]
         dead = [one for one in others if self._is_dead(one, now.monotonic_s)]

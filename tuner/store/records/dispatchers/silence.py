@@ -1,7 +1,9 @@
 """Dispatchers whose process cannot be checked from here: watched until they are known to be dead.
 
 A dispatcher is dead if its record does not change during a minute of watching. Only the watcher's
-monotonic clock counts; timestamps in records are compared for equality only.
+monotonic clock counts; timestamps in records are compared for equality only. Time in which the
+watcher itself could not read the records does not count: after an outage of the database, the
+others may write later than the watcher reads.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from tuner.store.records.dispatchers.starts import OpenDispatcher, Sign
 
 #: Seconds of watching without a change after which an uncheckable dispatcher counts as dead.
 STALE_AFTER_S = 60.0
+#: Maximum seconds between two looks that count as watching. Longer intervals are outages that other
+#: parts of the watcher have noticed; a live dispatcher has most of the minute left to write.
+_COUNTED_S = 15.0
 _LOOK_EVERY_S = 1.0
 
 
@@ -24,7 +29,10 @@ class _Sight:
     """A dispatcher as it was seen last."""
 
     beat_at: datetime
-    since_s: float
+    #: None after a failed look.
+    seen_at_s: float | None
+    #: Seconds of watching without a change.
+    watched_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -37,13 +45,17 @@ class Sights:
         """Records an observation of a dispatcher; whether it has been silent for a minute."""
         sight = self._sights.get(sign.dispatcher_id)
         if sight is None or sight.beat_at != sign.beat_at:
-            self._sights[sign.dispatcher_id] = _Sight(beat_at=sign.beat_at, since_s=now_s)
+            self._sights[sign.dispatcher_id] = _Sight(beat_at=sign.beat_at, seen_at_s=now_s)
             return False
-        return now_s - sight.since_s >= STALE_AFTER_S
+        if sight.seen_at_s is not None:
+            sight.watched_s += min(now_s - sight.seen_at_s, _COUNTED_S)
+        sight.seen_at_s = now_s
+        return sight.watched_s >= STALE_AFTER_S
 
-    def clear(self) -> None:
-        """Drops all observations: a dispatcher that could not write in an outage is not dead."""
-        self._sights.clear()
+    def interrupt(self) -> None:
+        """After a failed look: the time from the previous look to the next one does not count."""
+        for sight in self._sights.values():
+            sight.seen_at_s = None
 
 
 def watch_silent(
