@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +62,21 @@ def ssh_server() -> Iterator[SshServer]:
     if program is None or shutil.which("ssh") is None or shutil.which("rsync") is None:
         missing = "sshd, ssh and rsync are needed: apt-get install openssh-server rsync"
         pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+    with run_ssh_server(program) as server:
+        yield server
+
+
+@contextmanager
+def run_ssh_server(program: str, prefix: Sequence[str] = ()) -> Iterator[SshServer]:
+    """Starts a server, and ends it.
+
+    Args:
+        program: `sshd`, with its whole path.
+        prefix: What to put before its command.
+    """
     with tempfile.TemporaryDirectory(prefix="tuner-ssh-") as name:
         folder = Path(name)
-        process, port = _start(program, folder)
+        process, port = _start(program, folder, prefix)
         try:
             yield SshServer(folder=folder, port=port)
         finally:
@@ -72,10 +84,12 @@ def ssh_server() -> Iterator[SshServer]:
             process.wait()
 
 
-def _start(program: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+def _start(
+    program: str, folder: Path, prefix: Sequence[str]
+) -> tuple[subprocess.Popen[bytes], int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
-    words = lay_out(program, folder, port, HOSTS)
+    words = [*prefix, *lay_out(program, folder, port, HOSTS)]
     log = (folder / "log").open("wb")
     process = subprocess.Popen(words, stdout=log, stderr=log)
     give_up_at_s = time.monotonic() + _WAIT_S

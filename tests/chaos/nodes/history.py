@@ -157,14 +157,21 @@ def uploads(changes: Iterable[Change], study: str) -> list[tuple[int, int, float
 def taken_over(changes: Iterable[Change], place: str, at_s: float) -> list[float]:
     """When others ended the records of the dispatchers that a machine had at a time.
 
+    Those of dispatchers without an attempt are left out: nothing waits for their end, and where no
+    other dispatcher works on the study, the next one that does so for a minute ends them.
+
     Args:
         changes: All of them.
         place: Address of the machine.
         at_s: The time, seconds since the epoch, as are those that are returned.
     """
     here: set[int] = set()
+    attempts: dict[int, set[int]] = defaultdict(set)
     found = []
     for change in changes:
+        if change.table == "tuner_attempts" and (row := change.new):
+            own = attempts[row["dispatcher_id"]]
+            own.discard(row["id"]) if row["state"] == _FINISHED else own.add(row["id"])
         if change.table != "tuner_dispatchers":
             continue
         number = change.new["id"]
@@ -172,7 +179,7 @@ def taken_over(changes: Iterable[Change], place: str, at_s: float) -> list[float
             here.add(number)
         if _has_ended(change) and number in here:
             here.discard(number)
-            if change.at_s > at_s and _is_taken_over(change):
+            if change.at_s > at_s and _is_taken_over(change) and attempts[number]:
                 found.append(change.at_s)
     return found
 

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from tests.e2e.study_folder import REPOSITORY, StudyFolder
 from tests.engines.ray_cluster import SETTINGS, RayCluster
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.servers import Server
+
+if TYPE_CHECKING:
+    from tests.engines.kubernetes_cluster import Cluster
 
 #: Trains step by step, writes down each step with where, and waits at a step until `go` is there.
 STEPS = """
@@ -72,6 +76,26 @@ def ray_folder(engine_folder: StudyFolder, ray_server: RayCluster) -> Iterator[S
     engine_folder.env |= SETTINGS
     yield engine_folder
     ray_server.empty()
+
+
+@pytest.fixture
+def cluster(engine_folder: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A cluster whose image is the study's folder; the database has the name db.example there."""
+    pytest.importorskip("kubernetes_validate")
+    from tests.engines.kubernetes_cluster import Cluster
+    from tests.engines.kubernetes_server import KubernetesServer
+
+    # libpq connects to hostaddr and asks no name server for the host.
+    storage = engine_folder.env["STORAGE"].replace("127.0.0.1", "db.example")
+    engine_folder.env["STORAGE"] = f"{storage}?hostaddr=127.0.0.1"
+    cluster = Cluster(image_folder=engine_folder.path)
+    with KubernetesServer(cluster).running() as server:
+        kubeconfig = server.write_kubeconfig(engine_folder.path / "kubeconfig", namespace="vision")
+        engine_folder.env["KUBECONFIG"] = str(kubeconfig)
+        # In place of a Secret: variables of the nodes.
+        for name in ("STORAGE", "STEPS_LOG", "PYTHONPATH"):
+            monkeypatch.setenv(name, engine_folder.env[name])
+        yield cluster
 
 
 def write_forecast_study(

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.engines.conftest import steps_of
+from tests.e2e.engines.test_kubernetes import write_study as write_kubernetes_study
 from tests.e2e.engines.test_ray import write_study as write_ray_study
 from tests.e2e.engines.test_slurm import write_study as write_slurm_study
 from tests.e2e.engines.test_ssh import write_study as write_ssh_study
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
 from tests.engines.ray_cluster import TEST_LASTS_S, RayCluster
 from tests.engines.ssh_server import SshServer
+
+if TYPE_CHECKING:
+    from tests.engines.kubernetes_cluster import Cluster
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
@@ -54,6 +59,18 @@ def test_ssh(engine_folder: StudyFolder, ssh_server: SshServer, steps_log: Path)
     assert said["devices"].count(" running ") == 2
     assert "Asked to end" in said["scale"]
     assert "Asked to end" in said["cancel"]
+
+
+def test_kubernetes(engine_folder: StudyFolder, cluster: Cluster, steps_log: Path) -> None:
+    """On the stand-in of a cluster, whose pods are real dispatchers."""
+    write_kubernetes_study(engine_folder)
+    said = follow(engine_folder, "Kubernetes", steps_log)
+    assert said["status"].count("allocation: kubernetes ") == 2
+    assert said["devices"].count(" running ") == 2
+    assert "Asked to end" in said["scale"]
+    assert "Asked to end" in said["cancel"]
+    wait_until(lambda: cluster.pods == [], "the pods are gone")
+    assert cluster.jobs == {}
 
 
 @pytest.mark.timeout(TEST_LASTS_S)

@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
-from tests.e2e.engines.conftest import steps_of
+from tests.e2e.engines.conftest import steps_of, write_forecast_study
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT
 
-pytest.importorskip("kubernetes_validate")
-from tests.engines.kubernetes_cluster import Cluster
-from tests.engines.kubernetes_server import KubernetesServer
+if TYPE_CHECKING:
+    from tests.engines.kubernetes_cluster import Cluster
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
 
 
-@pytest.fixture
-def cluster(engine_folder: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A cluster whose image is the study's folder; the database has the name db.example there."""
-    # libpq connects to hostaddr and asks no name server for the host.
-    storage = engine_folder.env["STORAGE"].replace("127.0.0.1", "db.example")
-    engine_folder.env["STORAGE"] = f"{storage}?hostaddr=127.0.0.1"
-    cluster = Cluster(image_folder=engine_folder.path)
-    with KubernetesServer(cluster).running() as server:
-        kubeconfig = server.write_kubeconfig(engine_folder.path / "kubeconfig", namespace="vision")
-        engine_folder.env["KUBECONFIG"] = str(kubeconfig)
-        # In place of a Secret: variables of the nodes.
-        for name in ("STORAGE", "STEPS_LOG", "PYTHONPATH"):
-            monkeypatch.setenv(name, engine_folder.env[name])
-        yield cluster
-
-
 def write_study(folder: StudyFolder, **kubernetes: object) -> None:
-    folder.study(
-        storage="${STORAGE}",
-        pruner="none",
-        devices="cpu:2",
-        budget={"trials": 4},
-        trial={"function": "forecast:train", "stop_grace": "3s"},
-        engine={
-            "name": "kubernetes",
-            "nodes": 2,
-            "idle": "3s",
-            "kubernetes": {"image": "train:1"} | kubernetes,
-        },
-    )
+    engine = {"name": "kubernetes", "nodes": 2, "idle": "3s"}
+    write_forecast_study(folder, engine | {"kubernetes": {"image": "train:1"} | kubernetes})
 
 
 def test_a_study_runs_in_the_image_and_goes_on_elsewhere_when_a_node_is_taken_back(

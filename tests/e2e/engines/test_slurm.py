@@ -49,6 +49,11 @@ def test_a_study_runs_on_two_nodes_to_its_end(
         r"^allocation: slurm (\S+) \S+ running 0:0\d of 0:10, 4 GPUs, trials", shown, re.M
     )
     assert sorted(lines) == names
+    comments = ("squeue", "--noheader", "--array", "--state=RUNNING", "--format=%j %k")
+    wait_until(
+        lambda: slurm_server.run(*comments).splitlines() == ["tuner:small 0/4 trials"] * 2,
+        "squeue shows the progress",
+    )
     (steps_log.with_name("go")).touch()
     wait_until(lambda: set(slurm_server.states().values()) == {"COMPLETED"}, "all is over")
     assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(4) for step in range(6)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.e2e.engines.conftest import module_setup, setup_of, steps_of, write_forecast_study
 from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.engines.ssh_server import HOSTS, SshServer
+from tests.engines.ssh_server import HOSTS, SshServer, run_ssh_server, sshd_program
 from tuner.errors import EXIT_BAD_INPUT
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
@@ -105,3 +106,22 @@ def test_what_a_host_lacks_is_told_before_anything_starts(
     assert "2 nodes are asked for, but 1 of the hosts in engine.ssh.hosts" in done.err
     write_study(ssh_folder, ssh_server)
     assert states_of(ssh_folder) == []
+
+
+def test_a_host_that_does_not_see_the_folder_is_named(
+    ssh_folder: StudyFolder, ssh_server: SshServer
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a host with other mounts needs root")
+    program = sshd_program()
+    assert program is not None
+    # A host where an empty folder is in its place.
+    mounts = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
+    with run_ssh_server(program, [*mounts, str(ssh_folder.path)]) as other:
+        write_study(ssh_folder, other)
+        done = ssh_folder.tuner("submit", "study.yaml")
+        assert done.code == EXIT_BAD_INPUT
+        assert f"{HOSTS[0]} does not see {ssh_folder.path}/tuner-files/small" in done.err
+        assert "is not shared. Move the study to a shared folder, or let the tuner copy" in done.err
+        assert "no study in it yet" in ssh_folder.tuner("status", "study.yaml").err
+    write_study(ssh_folder, ssh_server)
