@@ -17,7 +17,7 @@ from tuner.queries.results.rung_trust import read_rung_trust, read_witness_step
 from tuner.queries.status import read_status
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.rungs.order_watch import WITNESS_KEY
-from tuner.search.rungs.stored_trust import StoredTrust, trust_text
+from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust, trust_text
 from tuner.store.connection.database import open_database
 from tuner.terminal.studies import status_text
 from tuner.terminal.why import explain
@@ -137,6 +137,35 @@ def test_users_are_told_when_a_rung_opens(url: str) -> None:
     assert messages
     assert messages[0].startswith("The order of trials at step 1 agrees with the order at ")
     assert messages[0].endswith(": the first rung is now step 3.")
+
+
+def test_a_rung_opens_before_any_trial_has_ended(url: str) -> None:
+    """Four trials pass the first rung, each as the best, and reach the next in reverse order."""
+    with searches(url, checked("stop")) as (search,):
+        ids = [trial.trial_id for _ in range(5) if (trial := search.ask()) is not None]
+        for step, values in ((1, (0.1, 0.2, 0.3, 0.4)), (3, (0.4, 0.3, 0.2, 0.1))):
+            assert not search.scheduler.take_notes()
+            for trial_id, value in zip(ids, values, strict=False):
+                search.report(trial_id, step, {"accuracy": value})
+        (message,) = search.scheduler.take_notes()
+        assert message.endswith(": the first rung is now step 3.")
+        assert search.report(ids[4], 1, {"accuracy": 0.0}).action is Action.CONTINUE
+
+
+def test_feasible_trials_that_others_completed_count(url: str) -> None:
+    with searches(url, checked("stop"), 2) as (ours, theirs):
+        for search, value, violation in ((theirs, 0.7, 0.0), (theirs, 0.8, 1.0), (ours, 0.9, 0.0)):
+            search.sync()
+            trial = search.ask()
+            assert trial is not None
+            for step in (1, 2):
+                search.report(trial.trial_id, step, {"accuracy": value + 0.01 * step})
+            search.set_constraint(trial.trial_id, "memory", violation)
+            search.complete(trial.trial_id, {"accuracy": value + 0.02})
+            search.study._storage.flush()  # type: ignore[attr-defined]
+        trust = StoredTrust.from_json(ours.study.get_trials()[2].system_attrs[TRUST_KEY])
+    assert trust.n_ended == 2
+    assert trust.rungs[0].trust.agreement.n_concordant == 1
 
 
 # -- what people read --------------------------------------------------------------------------

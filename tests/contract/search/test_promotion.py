@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from optuna.trial import create_trial
 
 from tests.contract.search.halving_study import MakePruner, searches
 from tests.databases import new_database
@@ -15,9 +16,12 @@ from tuner.config import Direction
 from tuner.domain.messages import Action
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY, AsyncHyperbandPruner
-from tuner.search.rungs.table import RUNG_KEY
+from tuner.search.rungs.freeze_thaw_table import SliceTable
+from tuner.search.rungs.table import RUNG_KEY, rung_key
 from tuner.search.study import StudySearch
+from tuner.search.trial_attributes.vector_curve import LAST_STEP_KEY
 
 
 @contextmanager
@@ -112,6 +116,17 @@ def test_a_study_lacks_a_winner_while_all_wait(tmp_path: Path) -> None:
         assert not search.lacks_a_winner  # One has completed.
 
 
+def test_trials_of_optunas_own_pruner_are_compared_with(tmp_path: Path) -> None:
+    """They have values at rungs, and no bracket."""
+    with searching(tmp_path, AshaPruner) as search:
+        for _ in range(3):
+            of_optuna = create_trial(value=0.9, system_attrs={rung_key(0): 0.9})
+            search.study.add_trial(of_optuna)
+        flush(search)
+    with searching(tmp_path, AshaPruner) as search:
+        assert reported(search, 0.4)[1].endswith("of the 4 trials at this rung")
+
+
 def test_who_stops_pausing_has_nobody_to_resume(tmp_path: Path) -> None:
     with searching(tmp_path, AshaPruner) as search:
         paused(search, 0.9)
@@ -126,6 +141,7 @@ def test_who_stops_pausing_has_nobody_to_resume(tmp_path: Path) -> None:
 
 def test_the_longest_completed_trial_says_how_many_steps_there_are(tmp_path: Path) -> None:
     with searching(tmp_path, AshaPruner) as search:
+        search.complete(asked(search).trial_id, {"accuracy": 0.5})
         assert search.scheduler.n_steps is None
         for n_steps in (4, 6, 5):
             trial = asked(search)
@@ -133,6 +149,8 @@ def test_the_longest_completed_trial_says_how_many_steps_there_are(tmp_path: Pat
                 search.report(trial.trial_id, step, {"accuracy": 0.5})
             search.complete(trial.trial_id, {"accuracy": 0.5})
         assert search.scheduler.n_steps == 6
+        # Curves have it.
+        assert not any(LAST_STEP_KEY in each.system_attrs for each in search.study.get_trials())
         # Nobody waits at the last step.
         assert reported(search, 0.0, step=6)[0] is Action.CONTINUE
         assert reported(search, 0.0, step=5)[0] is Action.PAUSE
@@ -247,8 +265,10 @@ def test_a_first_report_beyond_two_rungs(
         decision = search.report(late.trial_id, 4, {"accuracy": 0.1})
         assert decision.action is action
         assert where in decision.reason
-        stored = search.study.get_trials()[late.number].system_attrs
-    assert sorted(int(key[-1]) for key in stored if key.startswith(RUNG_KEY)) == rungs
+        stored = [each.system_attrs for each in search.study.get_trials()]
+    entered = [[int(key[-1]) for key in each if key.startswith(RUNG_KEY)] for each in stored]
+    assert sorted(entered[late.number]) == rungs
+    assert sorted(entered[0]) == [0, 1]
 
 
 def test_a_program_that_reports_rarely_loses_two_of_three_trials_per_report(tmp_path: Path) -> None:
@@ -275,6 +295,7 @@ def test_brackets_are_drawn_once_a_trial_has_completed(tmp_path: Path) -> None:
         begun = asked(search)
         search.report(begun.trial_id, 1, {"accuracy": 0.5})
         search.complete(first.trial_id, {"accuracy": 0.5})
+        search.report(begun.trial_id, 2, {"accuracy": 0.5})
         for _ in range(30):
             trial = asked(search)
             search.report(trial.trial_id, 1, {"accuracy": 0.5})
@@ -307,3 +328,66 @@ def brackets_of(search: StudySearch) -> set[int]:
 
 def flush(search: StudySearch) -> None:
     search.study._storage.flush()  # type: ignore[attr-defined]
+
+
+# -- slices ------------------------------------------------------------------------------------
+
+
+class Slices(FreezeThawPruner):
+    """With too few results to fit a model to, whose import takes seconds."""
+
+    @staticmethod
+    def load_model() -> None:
+        pass
+
+
+def slices_of(search: StudySearch) -> SliceTable:
+    (table,) = search.scheduler.brackets.tables  # type: ignore[attr-defined]
+    assert isinstance(table, SliceTable)
+    return table
+
+
+def test_the_pace_of_each_attempt_is_measured_and_stored(tmp_path: Path) -> None:
+    url, values = new_database(tmp_path), {"accuracy": 0.5}
+    with searches(url, lambda: Slices(2)) as (search,):
+        trial_id = asked(search).trial_id
+        search.report(trial_id, 1, values, held_s=5.0)
+        decision = search.report(trial_id, 2, values, held_s=6.0)
+        assert decision.action is Action.PAUSE
+        assert decision.reason.startswith("at the end of its slice (step 2), accuracy 0.5: ")
+        assert stored_pace(search) == [1.0, 4.0]  # Seconds a step, and of the start.
+        search.pause(trial_id)
+        assert search.resume(is_last=True) is not None
+        for step, held_s in ((3, 10.0), (4, 12.0)):
+            search.report(trial_id, step, values, held_s=held_s)
+        assert stored_pace(search) == [2.0, 8.0]
+        assert slices_of(search).pace.of_step(0) == 2.0
+        untimed = asked(search)
+        for step in (1, 2):
+            search.report(untimed.trial_id, step, values)
+        flush(search)
+    with searches(url, lambda: Slices(2)) as (search,):
+        pace = slices_of(search).pace
+        assert (pace.of_step(0), pace.of_start, pace.unit) == (2.0, 8.0, "second")
+
+
+def stored_pace(search: StudySearch) -> object:
+    return search.study.get_trials()[0].system_attrs["tuner:pace"]
+
+
+def test_slices_know_the_ends_of_feasible_trainings(tmp_path: Path) -> None:
+    url, expected = new_database(tmp_path), {0: (4, -0.8), 2: (3, -0.6), 3: (0, -0.5)}
+    with searches(url, lambda: Slices(8)) as (search,):
+        for value, last in ((0.8, 4), (0.9, 5), (0.6, 3), (0.5, 0)):
+            trial = asked(search)
+            for step in range(1, last + 1):
+                search.report(trial.trial_id, step, {"accuracy": value})
+            search.set_constraint(trial.trial_id, "memory", float(value == 0.9))
+            search.complete(trial.trial_id, {"accuracy": value})
+        weak = asked(search)
+        search.report(weak.trial_id, 1, {"accuracy": 0.1})
+        search.prune(weak.trial_id)
+        assert slices_of(search).ends == expected
+        flush(search)
+    with searches(url, lambda: Slices(8)) as (search,):
+        assert slices_of(search).ends == expected

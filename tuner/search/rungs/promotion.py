@@ -298,11 +298,12 @@ class Promotion(Scheduler):
             if number is None:
                 return None
             table = self.brackets.table_of(number)
-            rung = table.rung_of(number) if table is not None else -1
+            assert table is not None, "paused trials have a bracket"
+            rung = table.rung_of(number)
             trial_id = self.take(number)
             if trial_id is None:
                 continue
-            if table is None or table.rung_of(number) == rung:
+            if table.rung_of(number) == rung:
                 return trial_id
             # Another dispatcher has let it continue meanwhile: it waits at a higher rung.
             self.pause(trial_id)
@@ -347,7 +348,7 @@ class Promotion(Scheduler):
         if isinstance(table, ParetoTable):
             front = table.front_of(number, standing.rung) + 1
             return f"{told}: on Pareto front {front} and not among {best}"
-        if math.isnan(standing.loss) or math.isinf(standing.loss):
+        if math.isinf(standing.loss):
             return told
         worse = "below" if self._signs[0] < 0 else "above"
         return f"{told} is {worse} {self._signs[0] * standing.bar:.6g}, the limit of {best}"
@@ -379,7 +380,7 @@ class Promotion(Scheduler):
         return self._loss(trial.value)
 
     def _loss(self, value: float) -> float:
-        return math.inf if math.isnan(value) else self._signs[0] * value
+        return self._signs[0] * value
 
     def _come(self, table: RungTable, number: int, rung: int, values: Sequence[float]) -> list[int]:
         losses = [
