@@ -77,7 +77,7 @@ def run_all(args: argparse.Namespace) -> Iterator[Judged]:
             second=args.second,
             spoilt=spoilt,
         )
-        for seed in range(args.seeds)
+        for seed in range(args.first_seed, args.first_seed + args.seeds)
         for n_workers in args.workers
         for system in args.systems
         for spoilt in args.spoilt or [None]
@@ -109,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--systems", nargs="+", help="by name; all but those with a prior else")
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 32])
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--restart", type=float, default=5.0, help="seconds an attempt takes more")
     parser.add_argument("--medians", type=float, default=10.0, help="time, in whole trainings")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
