@@ -19,8 +19,11 @@ from tuner.search.samplers.registry import build_sampler
 from tuner.search_spaces import ParamValue, SearchSpace
 from tuner.search_spaces.space import nearest
 
-#: With more trials, a Gaussian process limited to some hundred of them is no better than TPE.
-_MANY_TRIALS = 2000
+#: With more trials `curve_gp` was not measured. Up to there its lead over TPE does not shrink, and
+#: a suggestion takes the dispatcher no longer.
+_MANY_TRIALS = 10_000
+#: Several objectives: a front of thousands of trials is long, and its hypervolume is exact.
+_MANY_OF_SEVERAL = 2000
 #: With more objectives, the hypervolume improvement of a suggestion cannot be computed exactly.
 _MOST_OBJECTIVES = 4
 #: After the first step the ranking of trials means little and is often wrong.
@@ -147,8 +150,9 @@ def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
         return "tpe", "the space is the program's own, and may change from trial to trial"
     if len(config.objectives) > 1 and any(each.when for each in space.parameters):
         return "tpe", "there are several objectives, and some parameters have conditions"
-    if n_trials is not None and n_trials > _MANY_TRIALS:
-        return "tpe", f"there are more than {_MANY_TRIALS} trials"
+    many = _MANY_OF_SEVERAL if len(config.objectives) > 1 else _MANY_TRIALS
+    if n_trials is not None and n_trials > many:
+        return "tpe", f"there are more than {many} trials"
     return "curve_gp", "it learns from what trials report on their way, however far they come"
 
 

@@ -49,8 +49,17 @@ def load(tmp_path: Path) -> Load:
         pytest.param(SMALL + SPACE + OBJECTIVES, "curve_gp", "asha", id="several-objectives"),
         pytest.param(SMALL + SPACE + FIVE, "tpe", "asha", id="five-objectives"),
         pytest.param(SMALL + OBJECTIVES, "tpe", "asha", id="several-define-by-run"),
-        pytest.param(SMALL + SPACE + "budget: {trials: 2001}", "tpe", "asha", id="many-trials"),
-        pytest.param(SMALL + SPACE + "budget: {trials: 2000}", "curve_gp", "asha", id="some"),
+        pytest.param(SMALL + SPACE + "budget: {trials: 10001}", "tpe", "asha", id="many-trials"),
+        pytest.param(SMALL + SPACE + "budget: {trials: 10000}", "curve_gp", "asha", id="some"),
+        pytest.param(
+            SMALL + SPACE + OBJECTIVES + "budget: {trials: 2001}", "tpe", "asha", id="many-of-two"
+        ),
+        pytest.param(
+            SMALL + SPACE + OBJECTIVES + "budget: {trials: 2000}",
+            "curve_gp",
+            "asha",
+            id="some-of-two",
+        ),
         pytest.param(SMALL + SPACE + "sampler: random", "random", "asha", id="own-sampler"),
         pytest.param(SMALL + SPACE + "pruner: median", "curve_gp", "median", id="own-pruner"),
         pytest.param(SMALL + SPACE + "pruner: pbt", "random", "pbt", id="population"),
