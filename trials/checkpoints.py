@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from tuner.checkpoints import layout
-from tuner.trials.saving import files
+from tuner.trials.saving import folders
 from tuner.trials.saving.background import Background
 from tuner.trials.saving.states import (
     copy_to_cpu,
@@ -112,9 +112,9 @@ class CheckpointFolder:
             raise
         meet()
         if rank == 0:
-            files.write_list(partial)
+            folders.write_list(partial)
             replaced = layout.replaced_of(final, f"{self._attempt_number}-files")
-            files.rename(partial, final, replaced)
+            folders.rename(partial, final, replaced)
             self._remove_old()
         meet()
 
@@ -179,7 +179,7 @@ class CheckpointFolder:
         def checked(path: Path) -> Path | None:
             if not layout.is_of_framework(path):
                 return None
-            files.check(path)
+            folders.check(path)
             return path
 
         return self._first(checked)

@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from tuner.checkpoints import layout
-from tuner.trials.saving.files import rename
+from tuner.trials.saving.folders import rename
 from tuner.trials.saving.states import refuse_unloadable_values, with_checksums
 
 #: File with the checksum of the metadata.

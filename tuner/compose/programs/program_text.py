@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.compose.study_plan import import_path_of
 from tuner.config import StudyConfig
 from tuner.errors import ConfigError
-from tuner.launch.source_check import SourceCheck, check_source
+from tuner.launch.function_source_check import SourceCheck, check_source
 from tuner.search_spaces import DefineByRunSpace, SearchSpace
 
 

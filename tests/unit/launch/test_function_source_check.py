@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tuner.launch.function_source_check import SourceCheck, check_source
 from tuner.launch.import_times import ImportTimes, long_import
-from tuner.launch.source_check import SourceCheck, check_source
 
 RAISES = "raise SystemExit('imported')\n"
 
