@@ -40,6 +40,7 @@ _WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location
 _STYLE = """<style>
 [data-testid="stStatusWidget"] { display: none !important; }
 [data-testid="stMain"] { scrollbar-gutter: stable; }  /* A scroll bar would redraw each figure. */
+[data-testid="stTable"] td { white-space: normal; overflow-wrap: anywhere; }
 [data-testid="stMainBlockContainer"] { padding: 3.75rem clamp(1rem, 3vw, 3rem) 4rem !important; }
 @media (hover: none) {  /* A table's buttons are always there, and would cover what is above it. */
   [data-testid="stElementContainer"]:has([data-testid="stDataFrame"]) { margin-top: 2.2rem; }

@@ -21,7 +21,7 @@ from optuna.distributions import (
 from optuna.study import StudyDirection
 
 from tuner.app.charts.palette import TO_THE_BEST
-from tuner.app.charts.style import bar_above, dress, literal
+from tuner.app.charts.style import bar_above, dress, literal, shortened
 from tuner.app.data.columns import Floats
 from tuner.app.data.digits import four_digits
 from tuner.search_spaces import ParamValue
@@ -34,6 +34,7 @@ _HEIGHT_PX = 480
 _MAX_LABEL = 24
 #: Number of positions for the ends of a range on a logarithmic axis.
 _N_STEPS = 101
+_MAX_LABEL = 28
 #: Few different numbers are all labelled.
 _MAX_TICKS = 8
 
@@ -55,10 +56,12 @@ def parallel_figure(
     # Plotly draws in the order of colours; rows in the same order serve screen readers.
     order = np.argsort(sign * values, kind="stable")
     some = [trials[at] for at in order]
-    axes = [_axis(value_name, values[order])]
-    for name in names[:MAX_AXES]:
+    drawn = names[:MAX_AXES]
+    value_label, *labels = _labels([value_name, *drawn])
+    axes = [_axis(value_label, values[order])]
+    for name, label in zip(drawn, labels, strict=True):
         column = [trial.params[name] for trial in some]
-        axes.append(_param_axis(name, column, some[-1].distributions[name]))
+        axes.append(_param_axis(label, column, some[-1].distributions[name]))
     is_few = len(axes) <= _FEW_AXES
     figure = go.Figure(
         go.Parcoords(
@@ -105,6 +108,12 @@ def _described(trial: optuna.trial.FrozenTrial, value_name: str, names: Sequence
     parts = [f"{value_name}: {trial.values[0]:.6g}"]
     parts += [f"{name}: {_label(trial.params[name])}" for name in names]
     return f"Trial {trial.number}. {', '.join(parts)}"
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Labels of axes: long ones would run over each other. The page tells axes apart by them."""
+    short = [shortened(name, _MAX_LABEL) for name in names]
+    return short if len(set(short)) == len(set(names)) else list(names)
 
 
 def _label(value: object) -> str:

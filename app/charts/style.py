@@ -29,6 +29,14 @@ def literal(text: str) -> str:
     return text.replace("<", "&lt;")
 
 
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many characters, without its middle if it is longer."""
+    if len(name) <= most:
+        return name
+    head = most // 2
+    return f"{name[:head]}…{name[head + 1 - most :]}"
+
+
 def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> go.Figure:
     """Applies the common layout to a figure.
 
@@ -48,8 +56,9 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
         hovermode="closest",
         template="none",
     )
-    figure.update_xaxes(automargin=True, zeroline=False)
-    figure.update_yaxes(automargin=True, zeroline=False)
+    # 1.4e-4, where Plotly writes 140µ.
+    figure.update_xaxes(automargin=True, zeroline=False, exponentformat="e")
+    figure.update_yaxes(automargin=True, zeroline=False, exponentformat="e")
     return figure
 
 

@@ -52,6 +52,20 @@ function below(done, data) {
   done.height = (done.height ?? 450) + 22 * Math.ceil(n / 2);
 }
 
+// On a phone panels in a row would be a finger wide each: two in a row.
+function stacked(done) {
+  const names = Object.keys(done).filter((each) => /^xaxis\d*$/.test(each));
+  const rows = Math.ceil(names.length / 2);
+  for (const name of names.length > 2 ? names : []) {
+    const place = Number(name.slice(5) || 1) - 1;
+    const isRight = place % 2 === 1, top = 1 - Math.floor(place / 2) / rows;
+    const other = name.replace("x", "y");
+    done[name] = { ...done[name], domain: isRight ? [0.55, 1] : [0, 0.45] };
+    done[other] = { ...done[other], domain: [top - 0.5 / rows, top], showticklabels: !isRight };
+  }
+  if (names.length > 2) done.height = 120 + 240 * rows;
+}
+
 function dressed(layout, element, data) {
   const style = getComputedStyle(element);
   const value = (name, other) => style.getPropertyValue(name).trim() || other;
@@ -69,6 +83,7 @@ function dressed(layout, element, data) {
     if (layout[name].range) done[name].range = [...layout[name].range];
   }
   if (narrow) below(done, data);
+  if (narrow && layout.meta?.panels) stacked(done);
   if (layout.meta?.own_background) done.paper_bgcolor = done.plot_bgcolor = background;
   return done;
 }

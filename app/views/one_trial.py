@@ -24,9 +24,11 @@ from tuner.queries.checkpoints import ShownCheckpoint
 from tuner.queries.trials.attempts import StoredAttempt
 from tuner.queries.trials.listing import ABANDONED
 from tuner.queries.usage import AttemptUse
-from tuner.search_spaces import ParamValue
 from tuner.terminal.times import seconds
 from tuner.terminal.wording import duration
+
+#: With more parameters their table scrolls.
+_MAX_PARAMS, _PARAMS_PX = 20, 700
 
 
 def show(shown: Shown, number: int) -> None:
@@ -69,7 +71,10 @@ def _what_became_of_it(found: OneTrial) -> None:
         sentence += f": {shell.escaped(found.reason)}"
     st.markdown(sentence if sentence.endswith((".", "!", "?")) else f"{sentence}.")
     with st.container(horizontal=True):
-        if trial.result:
+        if len(trial.result or {}) > 1:  # Together they are too long for a headline.
+            for name, value in trial.result.items():
+                st.metric(shell.escaped(name), four_digits(value))
+        elif trial.result:
             st.metric("result", shell.values_as_text(trial.result))
         if trial.last_step is not None:
             last = shell.values_as_text(trial.last_values)
@@ -84,8 +89,10 @@ def _curves(shown: Shown, found: OneTrial) -> None:
     number = found.trial.number
     for name, curve in found.curves.items():
         if not any(map(math.isfinite, curve.values())):
-            said = shell.escaped(name)
-            st.caption(f"All {len(curve)} reported values of {said} are infinite or NaN.")
+            n, said = len(curve), shell.escaped(name)
+            what = f"All {n} reported values of {said} are"
+            what = what if n > 1 else f"The only reported value of {said} is"
+            st.caption(f"{what} infinite or NaN.")
             continue
         figure = curve_figure(name, curve, revision=f"{shown.revision} {number} {name}")
         show_figure(figure, key=f"curve {number} {name}")
@@ -134,11 +141,13 @@ def _lines(path: Path, search: str, *, is_open: bool) -> None:
 def _parameters(found: OneTrial) -> None:
     trial = found.trial
     st.subheader("Parameters")
-    params: dict[str, list[ParamValue | str]] = {
-        "parameter": list(trial.params),
-        "value": [str(value) for value in trial.params.values()],
+    params = {
+        "parameter": [shell.escaped(name) for name in trial.params],
+        "value": [shell.escaped(str(value)) for value in trial.params.values()],
     }
-    st.dataframe(params, hide_index=True, placeholder="", width=420, key=f"params {trial.number}")
+    # On a phone a table that scrolls would hide the values behind a long name.
+    is_long = len(trial.params) > _MAX_PARAMS
+    st.table(params, width=420, height=_PARAMS_PX if is_long else "content", hide_header=False)
 
 
 def _use(shown: Shown, number: int) -> None:

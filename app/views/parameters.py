@@ -119,7 +119,7 @@ def about_sample(trials: TrialColumns, *, with_pruned: bool) -> str:
     n_lost = int(left.sum()) - n_infeasible
     reasons = [f"{n_infeasible} infeasible"] if n_infeasible else []
     reasons += [f"{n_lost} without a finite value"] if n_lost else []
-    without = f", without {' and '.join(reasons)}" if reasons else ""
+    without = f", except {' and '.join(reasons)}" if reasons else ""
     what = "completed, pruned or paused" if with_pruned else "completed"
     return f"{int(sample.sum())} of {len(trials)} trials: those that are {what}{without}."
 

@@ -20,6 +20,19 @@ _TABLES = """() => Object.fromEntries([...document.querySelectorAll("caption")].
     row => [...row.children].map(cell => cell.textContent))]))"""
 _DEVICES = "[...document.querySelectorAll('.js-plotly-plot')].at(-1)._fullData[0].y"
 _BACKGROUND = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+#: Whether the last figure has so many panels side by side.
+_N_COLUMNS = """n => {
+  const all = [...document.querySelectorAll(".js-plotly-plot")].at(-1)?._fullLayout ?? {};
+  const axes = Object.keys(all).filter(key => /^xaxis\\d*$/.test(key)).map(key => all[key]);
+  return axes.length === 3 && new Set(axes.map(each => each.domain[0])).size === n;
+}"""
+#: Where the title of the last figure's x axis begins, and where its ticks' texts end.
+_TITLE_AND_TICKS = """() => {
+  const figure = [...document.querySelectorAll(".js-plotly-plot")].at(-1);
+  const ticks = [...figure.querySelectorAll(".xtick text")];
+  const title = figure.querySelector(".xtitle").getBoundingClientRect();
+  return [title.top, Math.max(...ticks.map(each => each.getBoundingClientRect().bottom))];
+}"""
 _LEGEND_IS_BELOW = """() => {
   const top = name => document.querySelector(name).getBoundingClientRect();
   return top(".js-plotly-plot .legend").top >= top(".js-plotly-plot .nsewdrag").bottom;
@@ -83,6 +96,22 @@ def test_on_a_phone_there_are_no_buttons_and_the_legend_is_below(
     page.wait_for_selector(".modebar-btn", state="attached")
     page.wait_for_function(f"!({_LEGEND_IS_BELOW})()")
     assert errors == []
+
+
+def test_on_a_phone_slices_are_two_in_a_row(address: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(f"{address}/parameters?study=digits&figure=slices")
+    page.wait_for_function(_N_COLUMNS, arg=2)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function(_N_COLUMNS, arg=3)
+
+
+@pytest.mark.parametrize("figure", ["contour", "rank"])
+def test_titles_of_axes_are_clear_of_the_ticks(address: str, page: Page, figure: str) -> None:
+    page.goto(f"{address}/parameters?study=digits&figure={figure}")
+    page.wait_for_function("document.querySelectorAll('[data-drawn=plotly]').length == 2")
+    title, ticks = page.evaluate(_TITLE_AND_TICKS)
+    assert title >= ticks
 
 
 def test_a_scale_is_reversed_in_the_dark(address: str, browser: Browser) -> None:

@@ -87,6 +87,11 @@ def test_trials_that_report_only_infinite_values_are_named(url: str) -> None:
     assert [each.value for each in alone.caption if "infinite" in each.value] == [
         "All 2 reported values of accuracy are infinite or NaN."
     ]
+    seeded.add_study(url, "one", [create_trial(value=INF, intermediate_values={1: INF})])
+    alone = opened("trials", study="one", state={"trial": 0})
+    assert [each.value for each in alone.caption if "infinite" in each.value] == [
+        "The only reported value of accuracy is infinite or NaN."
+    ]
 
 
 def _numbers(trace: dict[str, object]) -> list[int]:

@@ -108,8 +108,7 @@ def test_completed_trials_that_no_figure_of_parameters_shows_are_counted(url: st
     ]
     seeded.add_study(url, "some", trials)
     assert captions(opened("parameters")).splitlines()[1] == (
-        "2 of 4 trials: those that are completed, without 1 infeasible and 1 without a finite "
-        "value."
+        "2 of 4 trials: those that are completed, except 1 infeasible and 1 without a finite value."
     )
     assert "100.0 % of the range of all finite values of completed trials" in captions(
         opened("best")

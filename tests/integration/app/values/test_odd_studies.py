@@ -11,12 +11,14 @@ from optuna.trial import TrialState, create_trial
 
 from tests.integration.app.pages import figures, opened
 from tests.integration.stored_studies import seeded
+from tuner.app.views.shell import escaped
 from tuner.domain.attempt import Cause, Outcome
 from tuner.errors import StoreError
 from tuner.queries.locate import StoredStudy
 from tuner.queries.results.best import load_best
 from tuner.queries.status import read_status
 from tuner.search.incumbent import Incumbent
+from tuner.store.optuna_tables.statements import OBJECTIVES_ATTR
 from tuner.terminal.studies import status_text
 
 _X = {"x": FloatDistribution(0.0, 1.0)}
@@ -54,6 +56,25 @@ def test_parameters_that_are_called_like_facts_and_differ_in_the_last_digit(url:
     assert list(rows.loc["outcome (parameter)"]) == ["0.12345678", "0.12345679"]
     assert list(rows.loc["outcome"]) == ["completed", "completed"]
     assert list(rows.loc["duration (parameter) (same)"]) == ["0.5", "0.5"]
+
+
+def test_a_trial_page_shows_names_as_they_are_and_one_headline_for_each_objective(
+    url: str,
+) -> None:
+    space = {"<b>lr</b> `x`": FloatDistribution(0, 1), "n" * 200: FloatDistribution(0, 1)}
+    study = optuna.create_study(
+        storage=url, study_name="several", directions=["minimize", "maximize"]
+    )
+    params = dict.fromkeys(space, 0.25)
+    study.add_trial(create_trial(values=[0.5, 2.0], params=params, distributions=dict(space)))
+    study.set_user_attr(OBJECTIVES_ATTR, ["loss <b>", "m" * 60])
+    page = opened("trials", state={"trial": 0})
+    headlines = {each.label: each.value for each in page.metric}
+    assert headlines.pop("duration")
+    assert headlines == {escaped("loss <b>"): "0.5", "m" * 60: "2"}
+    (table,) = page.table
+    assert list(table.value["parameter"]) == [escaped("<b>lr</b> `x`"), "n" * 200]
+    assert list(table.value["value"]) == [escaped("0.25")] * 2
 
 
 def test_a_trial_without_memory_violates_no_constraint(url: str) -> None:

@@ -266,7 +266,7 @@ def test_the_colours_are_told_above_the_figure_and_what_is_shown_with_them(kind:
     ]
     (bar,) = bars
     assert (bar.orientation, bar.y) == ("h", 1)
-    assert bar.title.text == ("Trial" if kind is Kind.SLICE else "loss (minimize)")
+    assert bar.title.text == ("Trial" if kind is Kind.SLICE else "loss (minimize)<br>")
     if kind is Kind.RANK:
         assert list(bar.ticktext) == [
             "min.<br>1",
