@@ -24,7 +24,7 @@ from tuner.search.by_name import (
     require_packages,
     split_name,
 )
-from tuner.search.samplers import grid, tpe_speedup
+from tuner.search.samplers import grid_values, tpe_speedup
 from tuner.search.samplers.bounded import BoundedSampler, bounded
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.resumable import GridSampler, QMCSampler
@@ -86,9 +86,9 @@ def build_sampler(
     declared = space if isinstance(space, SearchSpace) else None
     if name == "grid":
         given = arguments.get("search_space")
-        arguments["search_space"] = grid.values(given, declared, place.below("search_space"))
+        arguments["search_space"] = grid_values.values(given, declared, place.below("search_space"))
     if name == "brute_force" and declared is not None:
-        grid.refuse_endless(declared, place)
+        grid_values.refuse_endless(declared, place)
     seeds = _Seeds(draws=seed, sequence=seed if sequence_seed is None else sequence_seed)
     sampler = _make(name, config.name, arguments, seeds=seeds, place=place)
     inner = sampler.inner if isinstance(sampler, BoundedSampler) else sampler
