@@ -49,7 +49,9 @@ class Others:
         self._supply = supply
         self._say = say
         self._counts_devices = counts_devices
-        self._synced_at_s = self._looked_at_s = now.monotonic_s
+        self._synced_at_s = now.monotonic_s
+        #: Looks at once: if it is cut off from the database soon, it must know of others.
+        self._looked_at_s = -math.inf
         self._is_wait_said = False
         self._is_uncounted = False
         supply.note_leased(fleet.leases.holders)

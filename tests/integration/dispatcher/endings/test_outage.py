@@ -147,6 +147,25 @@ def test_one_that_is_cut_off_for_a_minute_leaves_its_trials_to_others(make_world
     assert outcomes.count(Outcome.COMPLETED) == 2
 
 
+def test_one_that_is_cut_off_right_after_its_start_knows_of_others(make_world):
+    world = make_world(sleeps, n_devices=2, n_trials=2)
+    join_from_elsewhere(world)
+    world.turn(1.0)
+    with DiskFull(world.database):
+        for worker in world.workers:
+            worker.report(1)
+        world.turn(70.0)
+        told = [[verdict.action for verdict in worker.verdicts] for worker in world.workers]
+        assert told == [[Action.CONTINUE, Action.STOP]] * 2
+        for worker in world.workers:
+            worker.fail("stopped", Outcome.CANCELLED, Cause.INTERRUPTED)
+    world.turn_until(lambda: len(world.workers) == 4)
+    for worker in world.workers[-2:]:
+        worker.complete()
+    world.run()
+    assert world.stored_states() == ["COMPLETE"] * 2
+
+
 def test_a_short_one_is_not_worth_a_word(make_world):
     world = make_world(sleeps, n_devices=1)
     world.turn(1.0)
@@ -223,9 +242,9 @@ def test_last_results_are_waited_for_as_long_as_it_takes(make_world):
 
 def test_trial_with_devices_and_without_a_process_is_put_back_at_ctrl_c(make_world):
     world = make_world(sleeps, n_devices=1, n_trials=2)
-    with CutCommit(world.database, 3, is_done=False) as cut:
+    with CutCommit(world.database, 6, is_done=False) as cut:
         world.turn()
-        assert cut.n_seen >= 3
+        assert cut.n_seen >= 6
         disk = DiskFull(world.database)
         disk.__enter__()
         world.interrupt()
