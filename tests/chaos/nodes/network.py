@@ -92,6 +92,8 @@ class Space:
         """SIGKILL of all that is in it. Safe to call twice."""
         self._process.kill()
         self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
 
 @dataclass(kw_only=True)
