@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tests.engines.kubernetes_server import KubernetesServer
 
 WAIT_S = 60.0
+#: Variables with the kubeconfig of a real cluster, and an image in which `python` runs.
+REAL_KUBECONFIG, REAL_IMAGE = "KUBECONFIG_FOR_TESTS", "IMAGE_FOR_TESTS"
 #: Stands in for `python -m tuner.run`: it says where it runs, and ends when it is asked to.
 PROGRAM = """
 import pathlib, signal, sys, time
@@ -132,6 +135,11 @@ BENCHES = [
         marks=[pytest.mark.slow, pytest.mark.engines, pytest.mark.timeout(TEST_LASTS_S)],
     ),
     pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.engines]),
+    *(
+        [pytest.param("real_kubernetes", marks=[pytest.mark.slow, pytest.mark.engines])]
+        if REAL_KUBECONFIG in os.environ
+        else []
+    ),
 ]
 
 
@@ -178,6 +186,36 @@ def kubernetes(
     kubeconfig = kubernetes_server.write_kubeconfig(tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     return KubernetesBench(kubernetes_engine(), tmp_path)
+
+
+class RealKubernetesBench:
+    n_too_many = 0  # How many nodes it has is not known.
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = kubernetes_engine(image=os.environ.get(REAL_IMAGE, "python:3.12-slim"))
+        self._folder = folder
+        self._studies: set[str] = set()
+
+    def order(self, study: str, *, seconds: float = 600.0) -> AllocationOrder:
+        self._studies.add(study)
+        # Of this machine's folders the pods see none.
+        command = ("python", "-c", PROGRAM, "/tmp", str(seconds))
+        return replace(an_order(study, self._folder, seconds), command=command)
+
+    def end(self) -> None:
+        for study in self._studies:
+            self.engine.cancel([each.name for each in self.engine.allocations(study)])
+            until(lambda study=study: self.engine.allocations(study) == (), "no Job is left")  # type: ignore[misc]
+
+
+@pytest.fixture
+def real_kubernetes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RealKubernetesBench]:
+    monkeypatch.setenv("KUBECONFIG", os.environ[REAL_KUBECONFIG])
+    bench = RealKubernetesBench(tmp_path)
+    yield bench
+    bench.end()
 
 
 def kubernetes_engine(**settings: object) -> Engine:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.contract.engines.conftest import (
+    REAL_KUBECONFIG,
     KubernetesBench,
     by_number,
     kubernetes_engine,
@@ -361,12 +362,12 @@ def test_rights_of_the_example_are_those_that_are_used(
 
 
 @pytest.mark.skipif(
-    "KUBECONFIG_FOR_TESTS" not in os.environ, reason="names the kubeconfig of a real cluster"
+    REAL_KUBECONFIG not in os.environ, reason="KUBECONFIG_FOR_TESTS names none of a real cluster"
 )
 def test_a_real_server_takes_the_manifest(
     kubernetes: KubernetesBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KUBECONFIG", os.environ["KUBECONFIG_FOR_TESTS"])
+    monkeypatch.setenv("KUBECONFIG", os.environ[REAL_KUBECONFIG])
     engine = kubernetes_engine(queue="q", secret="tuner-db")
     engine.check(replace(kubernetes.order("digits"), devices=1, cpus=1, memory_bytes=2**30))
 

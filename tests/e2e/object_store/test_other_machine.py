@@ -177,6 +177,19 @@ def test_objects_of_trials_that_are_not_kept_go(
     _objects_go_with_the_study(folder, bucket)
 
 
+def test_objects_above_the_limit_go_and_those_of_the_best_stay(
+    machines: Callable[..., StudyFolder], tmp_path: Path, bucket: NewBucket
+) -> None:
+    (tmp_path / "seen.fast").touch()
+    keys = {"store": bucket.address.url, "newest": 1, "max_disk": "4KiB"}
+    assert machines("first", checkpoints=keys).tune("--trials", "5").code == EXIT_BUDGET_REACHED
+    states = [key for key in bucket.names() if "step-" in key]
+    sizes = [bucket.open().size_of(f"p/{key}") for key in states]
+    assert sum(size or 0 for size in sizes) <= 4096
+    assert 0 < len(states) < 5
+    assert any("trial-0/attempt-1/step-8." in key for key in states)
+
+
 def _objects_go_with_the_study(folder: StudyFolder, bucket: NewBucket) -> None:
     others = "small-5f1c/trial-0/attempt-1/step-8.pt"
     bucket.open().put(f"p/{others}", b"of another study")

@@ -30,10 +30,12 @@ _WITHOUT = (
 _SEE_PARTITIONS = (
     "Compare engine.devices, cpus and memory with what there is: "
     "sinfo -o '%P %l %c %m %G' (partition, time limit, CPUs, MB, GPUs). Your accounts and qos: "
-    "sacctmgr show user $USER withassoc format=account,qos"
+    "sacctmgr show user $USER withassoc format=account,qos. "
+    "Limits of each qos: sacctmgr show qos format=name,maxsubmitjobsperuser,maxtresperuser"
 )
 _FEWER = (
-    "If it is a limit of jobs, ask for fewer nodes (--nodes 1), or wait until others have ended."
+    "If it is a limit of jobs, ask for fewer nodes (--nodes 1), or wait until others have ended. "
+    "Limits: sacctmgr show qos format=name,maxsubmitjobsperuser,maxtresperuser"
 )
 _FIELDS = "%F|%K|%A|%T|%N|%S|%e|%k|%r"
 _STATES = {
