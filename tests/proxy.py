@@ -33,6 +33,7 @@ class Proxy:
         target: The port.
         swaps: What clients say, and what the server hears instead, such as a header.
         listen: Address and port for clients; any port of this machine where it is not named.
+        source: The address that the server takes for the client's, such as 127.0.0.2 on Linux.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class Proxy:
         swaps: tuple[tuple[bytes, bytes], ...] = (),
         *,
         listen: tuple[str, int] = (_HOST, 0),
+        source: str = "",
     ) -> None:
         self._target = target
+        self._source = (source, 0)
         self._swaps = swaps
         #: What every request is answered with, instead of asking the server; None asks it.
         self.answer: bytes | None = None
@@ -106,7 +109,9 @@ class Proxy:
                 client.close()
                 continue
             try:
-                server = socket.create_connection((_HOST, self._target))
+                server = socket.create_connection(
+                    (_HOST, self._target), source_address=self._source
+                )
             except OSError:
                 client.close()
                 continue

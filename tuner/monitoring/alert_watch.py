@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from tuner.devices.idle_causes import IdleCause
+from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 from tuner.dispatch.notices import Snapshot
 from tuner.queries.alerts import (
     MIN_IDLE_S,
@@ -50,7 +50,8 @@ class AlertWatch:
             yield (IdleCause(cause), label), label
         causes = sorted(set(snapshot.idle_causes.values()))
         if not snapshot.running and causes and not _WANTED.issuperset(causes):
-            yield AlertKind.STANDSTILL, ", ".join(causes)
+            words = (CAUSE_WORDS[IdleCause(each)] for each in causes)
+            yield AlertKind.STANDSTILL, ", ".join(words)
 
     def _alerts(
         self, snapshot: Snapshot, began: dict[Hashable, str], now_s: float

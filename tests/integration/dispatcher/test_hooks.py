@@ -72,12 +72,15 @@ class HooksOfATest:
 
     def __init__(self, folder: Path, **terms: Any) -> None:
         self.folder = folder
+        self.now_s = 0.0
         self.view = RecordingView()
         commands = {hook: KEEP for hook in Hook if hook is not Hook.ALERT}
         given = HookTerms(
             commands=commands, study="digits", folder=folder, log=folder / "hooks.log"
         )
-        self.hooks = Hooks(replace(given, **terms), self.view)
+        self.hooks = Hooks(
+            replace(given, **terms), self.view, lambda: time.monotonic() + self.now_s
+        )
 
     @property
     def told(self) -> list[dict[str, Any]]:
@@ -282,6 +285,21 @@ def test_nothing_is_started_where_no_hook_is_named(make) -> None:
     world.finish()
     assert world.told == []
     assert not (world.folder / "hooks.log").exists()
+
+
+def test_a_study_without_a_trial_is_told_after_a_minute_with_what_helps(make) -> None:
+    world = make(commands={Hook.ALERT: KEEP})
+    idle = replace(SNAPSHOT, n_failed=0, idle_causes={"cpu:0": "no_suggestion"})
+    for world.now_s in (0.0, 50.0, 61.0, 90.0):
+        world.hooks.refresh(idle)
+    wait_until(lambda: len(world.told) == 2)
+    world.finish()
+    told = {each["alert"]: each["text"] for each in world.told}
+    assert len(world.told) == len(told) == 2
+    assert told["standstill"] == "no trial has run for over a minute (no suggestion ready)"
+    assert told["idle_devices"] == (
+        "idle for over a minute, no suggestion ready: cpu:0. To fix it, choose a faster sampler"
+    )
 
 
 def test_alert_is_told_once(make) -> None:

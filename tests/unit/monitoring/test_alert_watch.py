@@ -77,7 +77,7 @@ def test_a_study_without_a_trial_stands_still() -> None:
     watch.look(shown, 0.0)
     (alert,) = watch.look(shown, 60.0)
     assert alert.kind is AlertKind.STANDSTILL
-    assert alert.text == "no trial has run for over a minute (database)"
+    assert alert.text == "no trial has run for over a minute (database away)"
 
 
 @pytest.mark.parametrize("cause", [IdleCause.NOTHING_LEFT, IdleCause.PAUSED])

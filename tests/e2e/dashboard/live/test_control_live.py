@@ -16,9 +16,10 @@ from tests.e2e.dashboard.live.study_that_runs import (
     table,
 )
 from tests.e2e.study_folder import wait_until
+from tests.proxy import Proxy
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 
@@ -84,4 +85,34 @@ def test_control_shows_the_present_and_asks_before_a_budget_ends_the_study(
     page.get_by_label("New value").fill(str(N_TRIALS))
     page.get_by_role("button", name="Change").click()
     follows(page, trials, lambda: [str(n_begun(live)), str(N_TRIALS)])
+    assert_no_error_is_shown(page)
+
+
+def unlock(page: Page, token: str) -> None:
+    page.get_by_label("Token", exact=True).fill(token)
+    page.get_by_role("button", name="Unlock").click()
+
+
+def test_wrong_tokens_of_one_client_delay_no_other_client(
+    live: LiveStudy, page: Page, browser: Browser
+) -> None:
+    port = int(live.address.rpartition(":")[2])
+    with Proxy(port, source="127.0.0.2") as proxy:
+        guest = browser.new_page()
+        guest.goto(f"http://127.0.0.1:{proxy.port}/control?study=live")
+        for at in range(5):
+            unlock(guest, f"wrong {at}")
+            guest.get_by_text("Wrong token.").wait_for()
+            guest.reload()
+        unlock(guest, TOKEN)
+        guest.get_by_text("Wrong token.").wait_for()
+        assert guest.get_by_role("button", name="Pause study").count() == 0
+
+        page.goto(f"{live.address}/control?study=live")
+        unlock(page, TOKEN)
+        page.get_by_role("button", name="Pause study").wait_for()
+        # The owner's success opens nothing for the guest.
+        guest.reload()
+        guest.get_by_label("Token", exact=True).wait_for()
+        assert guest.get_by_role("button", name="Pause study").count() == 0
     assert_no_error_is_shown(page)
