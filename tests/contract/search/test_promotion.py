@@ -181,15 +181,18 @@ def test_a_trial_that_others_have_taken_further_waits_at_its_new_rung(tmp_path: 
 
 def test_a_trial_that_others_were_quicker_to_resume_is_left_to_them(tmp_path: Path) -> None:
     with searches(new_database(tmp_path), AshaPruner, n=2) as (ours, theirs):
-        for value in (0.9, 0.5, 0.4):
+        for value in (0.9, 0.8, 0.5, 0.4, 0.3, 0.2):
             paused(theirs, value)
         flush(theirs)
         ours.sync()
         resumed = theirs.resume()
         flush(theirs)
         assert resumed is not None
+        second = ours.resume()
+        assert second is not None
+        assert second.number == 1
         assert ours.resume() is None
-        assert ours.scheduler.paused == {1, 2}
+        assert ours.scheduler.paused == {2, 3, 4, 5}
 
 
 def test_where_others_took_a_trial_it_waits_no_more(tmp_path: Path) -> None:
