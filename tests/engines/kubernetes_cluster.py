@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,6 +159,7 @@ class Cluster:
                 if pod.process is not None and pod.process.poll() is None:
                     os.killpg(pod.process.pid, signal.SIGKILL)
                     pod.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _control(self, job: dict[str, Any]) -> None:
         if job["status"].get("conditions") or job["spec"].get("suspend"):
