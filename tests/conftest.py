@@ -17,6 +17,7 @@ from tests.engines.ray_cluster import ray_server
 from tests.engines.slurm_cluster import slurm_server
 from tests.engines.ssh_server import ssh_server
 from tests.object_stores import azure_container, bucket, store_server
+from tests.shared_caches import share_caches
 
 __all__ = [
     "azure_container",
@@ -30,6 +31,8 @@ __all__ = [
     "store_server",
     "url",
 ]
+
+share_caches()
 
 # Hypothesis fails examples that take longer than 0.2 s; in CI it does not, and takes the same ones.
 settings.register_profile(

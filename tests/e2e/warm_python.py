@@ -34,7 +34,8 @@ _PR_SET_PDEATHSIG = 1
 _MODULES = (
     *("tuner.cli.main", "tuner.compose.wiring", "tuner.queries.locate", "tuner.queries.status"),
     *("tuner.queries.results.best", "tuner.terminal.studies", "tuner.terminal.trials"),
-    *("tuner.store.connection.database", "multiprocessing.forkserver"),
+    *("tuner.store.connection.database", "tuner.store.connection.optuna_storage"),
+    *("tuner.compose.run_report", "tuner.actions.enqueue", "multiprocessing.popen_forkserver"),
 )
 
 

@@ -9,6 +9,9 @@ import pytest
 from tests.databases import new_database
 from tests.integration.app.pages import show_database
 from tests.integration.app.paused_study import PausedStudy, run_paused_study
+from tests.shared_caches import look_for_components_once
+
+look_for_components_once()
 
 
 @pytest.fixture

@@ -343,6 +343,7 @@ class World:
         while not is_so():
             assert time.monotonic() < give_up_at_s, "it never came to be"
             self.turn(1.0)
+            time.sleep(0.02)  # The core is for the other thread or process.
 
     def interrupt(self) -> None:
         self.inbox.post(SignalReceived(number=2))
