@@ -56,9 +56,9 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
         hovermode="closest",
         template="none",
     )
-    # 1.4e-4, where Plotly writes 140µ.
-    figure.update_xaxes(automargin=True, zeroline=False, exponentformat="e")
-    figure.update_yaxes(automargin=True, zeroline=False, exponentformat="e")
+    # 0.00014 and 14,000, where Plotly writes 140µ and 14k.
+    figure.update_xaxes(automargin=True, zeroline=False, exponentformat="e", minexponent=5)
+    figure.update_yaxes(automargin=True, zeroline=False, exponentformat="e", minexponent=5)
     return figure
 
 

@@ -145,6 +145,9 @@ def _parameters(found: OneTrial) -> None:
         "parameter": [shell.escaped(name) for name in trial.params],
         "value": [shell.escaped(str(value)) for value in trial.params.values()],
     }
+    if not trial.params:
+        st.caption("None.")
+        return
     # On a phone a table that scrolls would hide the values behind a long name.
     is_long = len(trial.params) > _MAX_PARAMS
     st.table(params, width=420, height=_PARAMS_PX if is_long else "content", hide_header=False)

@@ -18,6 +18,7 @@ from tuner.queries.checkpoints import read_checkpoints
 from tuner.queries.dispatchers import (
     StoredDispatcher,
     has_our_tables,
+    is_run_by_tuner,
     read_dispatchers,
     read_last_signs,
 )
@@ -63,6 +64,8 @@ class _Trial:
     state: TrialState
     is_paused: bool
     attempts: Sequence[StoredAttempt]
+    #: Whether the tuner, not another program, starts the study's trials.
+    is_ours: bool
 
 
 def explain(
@@ -87,7 +90,7 @@ def explain(
     trial = _find(connection, study, number)
     attempts = trial.attempts
     is_left = _is_abandoned(connection, study.id, trial, now)
-    now_text = "paused" if trial.is_paused else _now(trial.state, attempts, is_abandoned=is_left)
+    now_text = "paused" if trial.is_paused else _now(trial, is_abandoned=is_left)
     lines = [f"Trial {number} of study {study.name!r}: {now_text}"]
     has_result = now_text not in _WITHOUT_RESULT
     lines += _facts(connection, study.id, trial.id, has_result=has_result)
@@ -134,6 +137,7 @@ def _find(connection: sa.Connection, study: StoredStudy, number: int) -> _Trial:
         state=row.state,
         is_paused=row.trial_id in read_paused(connection, study.id),
         attempts=read_attempts(connection, study.id, [row.trial_id]).get(row.trial_id, []),
+        is_ours=is_run_by_tuner(connection, study.id),
     )
 
 
@@ -167,7 +171,8 @@ def _why_abandoned(starts: Sequence[StoredDispatcher]) -> Iterator[str]:
         yield "No dispatcher runs the study: start it again, and the trial is resumed."
 
 
-def _now(state: TrialState, attempts: Sequence[StoredAttempt], *, is_abandoned: bool) -> str:
+def _now(trial: _Trial, *, is_abandoned: bool) -> str:
+    state, attempts = trial.state, trial.attempts
     if state is TrialState.RUNNING and attempts and attempts[-1].is_open:
         last = attempts[-1]
         if is_abandoned:
@@ -175,7 +180,7 @@ def _now(state: TrialState, attempts: Sequence[StoredAttempt], *, is_abandoned: 
         return f"{last.state.value} on {', '.join(last.devices)} of {last.host}"
     if state is TrialState.WAITING:
         return "waits"
-    if state is TrialState.RUNNING:
+    if state is TrialState.RUNNING and (attempts or trial.is_ours):
         return "was asked for, and waits for devices"
     outcome, cause = (attempts[-1].outcome, attempts[-1].cause) if attempts else (None, None)
     return word_of(state, outcome, cause, is_paused=False).replace("_", " ")

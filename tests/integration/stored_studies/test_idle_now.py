@@ -51,6 +51,16 @@ def why(url: str, number: int) -> str:
         return explain(connection, choose_study(connection, place(url)), number, LATER)
 
 
+def test_a_trial_that_another_program_runs_waits_for_no_device(url: str) -> None:
+    running = a_trial({"lr": 0.01, "optimizer": "adamw"}, state=TrialState.RUNNING)
+    add_study(url, "first", [running])
+    first, *_, last = why(url, 0).splitlines()
+    assert first == "Trial 0 of study 'first': running"
+    assert last == "It was run by another program than the tuner, or imported."
+    add_dispatcher(url, "first", is_alive=True)
+    assert why(url, 0).splitlines()[0].endswith(": was asked for, and waits for devices")
+
+
 def test_what_is_idle_now_is_told_with_its_cause(url: str) -> None:
     alive = add_waiting(url)
     for device in (0, 1):

@@ -77,6 +77,13 @@ def test_a_trial_page_shows_names_as_they_are_and_one_headline_for_each_objectiv
     assert list(table.value["value"]) == [escaped("0.25")] * 2
 
 
+def test_a_trial_without_parameters_has_no_table_of_them(url: str) -> None:
+    optuna.create_study(storage=url, study_name="bare").optimize(lambda _: 0.5, n_trials=1)
+    page = opened("trials", state={"trial": 0})
+    assert list(page.table) == []
+    assert "None." in captions(page)
+
+
 def test_a_trial_without_memory_violates_no_constraint(url: str) -> None:
     trials = [create_trial(value=0.5), create_trial(state=TrialState.PRUNED)]
     seeded.add_study(url, "memory", trials)
