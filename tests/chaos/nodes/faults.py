@@ -18,6 +18,7 @@ from tests.chaos.nodes.cluster import STORED, Cluster
 from tests.chaos.nodes.network import Space
 from tests.chaos.nodes.node import Node
 from tests.chaos.nodes.scaled import N_NODES, ScaledStudy
+from tests.chaos.nodes.server import SERVER
 from tests.chaos.nodes.store import Store
 from tuner.errors import EXIT_BUDGET_REACHED
 
@@ -152,17 +153,19 @@ def fail_over(cluster: Cluster, chance: random.Random) -> Blow:
     return Blow(victim=f"server, {_LACKS_S:g} s are lost", lasts_s=_NOTICED_S)
 
 
-def freeze_server(cluster: Cluster, chance: random.Random) -> Blow:
-    """Longer than a dispatcher may be silent. None is dead, whichever is connected again first."""
+def cut_off_server(cluster: Cluster, chance: random.Random) -> Blow:
+    """Longer than a dispatcher may be silent. None is dead, whichever is connected again first.
+
+    Its cable is pulled: each dispatcher tries to connect at its own times, seconds apart.
+    """
     n_codes = [
         (keeper, len(keeper.codes), f"{site.study} on {keeper.name}")
         for site in cluster.sites
         for keeper in site.keepers
     ]
-    space = cluster.server.space
-    space.signal(signal.SIGSTOP)
+    cluster.network.pull(SERVER)
     time.sleep(_OUTAGE_S)
-    space.signal(signal.SIGCONT)
+    cluster.network.put_back(SERVER)
 
     def judge() -> None:
         for keeper, n_before, place in n_codes:
@@ -309,7 +312,7 @@ FAULTS: Mapping[str, NodeFault] = {
     "network: requests lost for 90 s": partial(lose_one_way, Node.lose_requests),
     "network: answers lost for 90 s": partial(lose_one_way, Node.lose_answers),
     "database: replica without the last second": fail_over,
-    "database: frozen for 75 s": freeze_server,
+    "database: cut off for 75 s": cut_off_server,
     f"{OBJECT_STORE}: 503 for 60 s": refuse_uploads,
     f"{OBJECT_STORE}: uploads cut": cut_uploads,
     "clock: an hour ahead for 20 s": partial(set_clock, _HOUR_S),
