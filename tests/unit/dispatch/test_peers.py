@@ -42,6 +42,8 @@ def test_intervals_grow_with_the_number_of_dispatchers(n: int, syncs: int, looks
     search: Any = SimpleNamespace(sync=sync)
     supply: Any = SimpleNamespace(note_leased=lambda holders: None)
     others = Others(search, fleet, supply, print, now=at(0), counts_devices=False)  # type: ignore[arg-type]
-    for quarter in range(4 * 60 + 1):
+    others.poll(at(0))
+    assert (n_syncs, fleet.n_looks) == (1, 1), "it looks at once"
+    for quarter in range(1, 4 * 60 + 1):
         others.poll(at(quarter / 4))
-    assert (n_syncs, fleet.n_looks) == (syncs, looks)
+    assert (n_syncs - 1, fleet.n_looks - 1) == (syncs, looks)
