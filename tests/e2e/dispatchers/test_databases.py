@@ -99,11 +99,9 @@ def test_study_runs_on_a_server_and_is_continued(
 
 @pytest.mark.parametrize(
     ("account", "place"),
-    [
-        pytest.param("postgresql", "${DB_PASSWORD}", marks=pytest.mark.nightly, id="variable"),
-        pytest.param("mariadb", "${file:../secret}", id="file"),
-    ],
+    [("postgresql", "${DB_PASSWORD}"), ("mariadb", "${file:../secret}")],
     indirect=["account"],
+    ids=["variable", "file"],
 )
 def test_password_is_nowhere_to_be_seen(
     study_folder: StudyFolder, account: Account, place: str

@@ -191,8 +191,8 @@ def begin_and_end(folder: StudyFolder, program: str) -> tuple[Ended, int]:
     return ended, n_ranks
 
 
-#: By day a function and a command do the same; exit codes: test_verdicts.py.
-BY_NIGHT = {"script that exits with 0", "script that exits with 3"}
+#: By day a script that exits with 0 when it is told to end; other codes: test_verdicts.py.
+BY_NIGHT = {"script that exits with 3"}
 
 
 @pytest.mark.parametrize(

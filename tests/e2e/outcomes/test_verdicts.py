@@ -175,7 +175,8 @@ def test_who_asks_at_every_fifth_step_is_pruned_as_by_optuna(
     assert all(trial.last_step % 5 == 0 for trial in pruned)
 
 
-@pytest.mark.parametrize(("mode", "block"), [("stop", "5"), ("promote", "2")])
+@pytest.mark.parametrize("mode", ["stop", "promote"])
+@pytest.mark.parametrize("block", ["2", "5"])
 def test_command_that_prints_several_steps_at_once(
     study_folder: StudyFolder, mode: str, block: str
 ) -> None:
@@ -194,7 +195,8 @@ def test_command_that_logs_every_tenth_step(
     check_ends(study_folder, study, mode, n_steps)
 
 
-@pytest.mark.parametrize(("mode", "code"), [("stop", "0"), ("promote", "143")])
+@pytest.mark.parametrize("mode", ["stop", "promote"])
+@pytest.mark.parametrize("code", ["0", "143"])
 def test_command_that_reports_once_more_after_sigterm(
     study_folder: StudyFolder, mode: str, code: str
 ) -> None:
