@@ -152,9 +152,10 @@ def test_a_rung_opens_before_any_trial_has_ended(url: str) -> None:
         assert search.report(ids[4], 1, {"accuracy": 0.0}).action is Action.CONTINUE
 
 
-def test_feasible_trials_that_others_completed_count(url: str) -> None:
+def test_feasible_trials_count_whoever_completed_them(url: str) -> None:
     with searches(url, checked("stop"), 2) as (ours, theirs):
-        for search, value, violation in ((theirs, 0.7, 0.0), (theirs, 0.8, 1.0), (ours, 0.9, 0.0)):
+        completed = (theirs, 0.7, 0.0), (theirs, 0.8, 1.0), (ours, 0.85, 1.0), (ours, 0.9, 0.0)
+        for search, value, violation in completed:
             search.sync()
             trial = search.ask()
             assert trial is not None
@@ -163,7 +164,7 @@ def test_feasible_trials_that_others_completed_count(url: str) -> None:
             search.set_constraint(trial.trial_id, "memory", violation)
             search.complete(trial.trial_id, {"accuracy": value + 0.02})
             search.study._storage.flush()  # type: ignore[attr-defined]
-        trust = StoredTrust.from_json(ours.study.get_trials()[2].system_attrs[TRUST_KEY])
+        trust = StoredTrust.from_json(ours.study.get_trials()[3].system_attrs[TRUST_KEY])
     assert trust.n_ended == 2
     assert trust.rungs[0].trust.agreement.n_concordant == 1
 

@@ -168,7 +168,7 @@ class Promotion(Scheduler):
 
     def _end_watched(self, watch: OrderWatch, trial: FrozenTrial, ending: Ending) -> None:
         curve = trial.intermediate_values
-        if ending is Ending.COMPLETED and curve:
+        if ending is Ending.COMPLETED and curve and not is_infeasible(trial):
             watch.end(trial, self._loss(curve[max(curve)]))
         elif ending is not Ending.REQUEUED:
             watch.leave(trial.number)
