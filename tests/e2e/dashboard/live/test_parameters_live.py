@@ -30,6 +30,19 @@ _PARALLEL = """() => {
 }"""
 
 
+@pytest.fixture
+def live(live: LiveStudy) -> LiveStudy:
+    """Trials of both optimizers have completed, so that the optimizer has an axis of its own."""
+    query = """
+        select count(distinct param_value) from trials join trial_params using (trial_id)
+        join studies using (study_id)
+        where study_name = 'live' and state = 'COMPLETE' and param_name = 'optimizer'
+    """
+    while live.rows(query) != [(2,)]:
+        live.release()
+    return live
+
+
 def widths(live: LiveStudy) -> dict[int, float]:
     query = """
         select number, param_value from trials join trial_params using (trial_id)
