@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuner.config.notation.command_template import ENV_SWEEP
+from tuner.config.notation.command_template import BUILTINS, ENV_SWEEP
 from tuner.config.rules import STEP
 from tuner.config.schema.template import schema_line
 from tuner.search_spaces.flow import flow, line
 
 _WIDTH = 100
 _UNFIT_FOR_A_NAME = re.compile(r"[^\w.+-]+")
+_OWN_PLACE = re.compile(rf"(\{{(?:{'|'.join(BUILTINS)})\}})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,14 @@ def sweep_env() -> dict[str, str]:
 def literal(word: str) -> str:
     """A word of a command that has no places."""
     return word.replace("{", "{{").replace("}", "}}")
+
+
+def typed_word(word: str) -> str:
+    """A word as a person typed it: the tuner's own places, such as `{checkpoint_dir}`, stay."""
+    texts_and_places = _OWN_PLACE.split(word)
+    return "".join(
+        part if index % 2 else literal(part) for index, part in enumerate(texts_and_places)
+    )
 
 
 def study_text(proposal: Proposal, folder: Path) -> str:

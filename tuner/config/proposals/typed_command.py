@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.config.proposals.launchers import Start, read_start
-from tuner.config.proposals.proposal import Proposal, literal
+from tuner.config.proposals.proposal import Proposal, typed_word
 from tuner.errors import ConfigError
 
 _NUMBER = re.compile(r"-[\d.]")
@@ -65,7 +65,7 @@ def with_arguments(proposal: Proposal, typed: TypedCommand) -> Proposal:
     is_module = bool(start.words) and start.words[-2:-1] == ["-m"]
     own = {_flag(word) for word in words}
     groups = list(_groups(typed.arguments))
-    kept = [literal(word) for group in groups if _flag(group[0]) not in own for word in group]
+    kept = [typed_word(word) for group in groups if _flag(group[0]) not in own for word in group]
     left_out = [
         " ".join(group) for group in groups if _flag(group[0]) in own and group[0] not in words
     ]

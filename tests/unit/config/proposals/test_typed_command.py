@@ -68,6 +68,12 @@ def test_typed_words_stay_and_parameters_are_the_trials() -> None:
     assert (read.data, read.shift, read.epochs) == ("/mnt/a b{c}", -3, 5)
 
 
+def test_places_of_the_tuner_stay_where_they_are_typed() -> None:
+    command = command_of("python", "train.py", "{checkpoint_dir}/{x}", "--shift={gpus}")
+    assert command[2] == "{checkpoint_dir}/{{x}}"
+    assert "--shift={gpus}" in command
+
+
 def test_notes_say_what_became_of_the_words() -> None:
     result = type_in("--", "python", "train.py", "/mnt", "--lr", "0.1", "-e", "5")
     assert "Left out, as a trial has a value of its own: --lr 0.1." in result.stdout
