@@ -1,4 +1,4 @@
-"""What thousands of tests would work out anew from the same input, worked out once per process.
+"""Results that thousands of tests need, computed once per process.
 
 Each test opens a database of its own. SQLAlchemy keeps the SQL of a statement with the engine, and
 Optuna imports all of its migrations to learn which is the newest: a third of the processor time of

@@ -85,7 +85,7 @@ def test_who_ends_by_itself_is_not_taken_over() -> None:
 
 
 def test_a_record_without_a_trial_may_stay_open() -> None:
-    """Whoever works on the study next ends it; nothing waits for that."""
+    """The next dispatcher of the study ends it. No trial waits for that."""
     done = change(5, "tuner_attempts", attempt(1, 1, "finished"), attempt(1, 1, "running"))
     end = change(400, "tuner_dispatchers", dispatcher(1, beat=2, ended="2"), dispatcher(1, beat=2))
     assert taken_over([*begun(), done, end], A, 5.5) == []

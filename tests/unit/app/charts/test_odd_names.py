@@ -37,7 +37,7 @@ def figure_of(kind: Kind, *names: str) -> go.Figure:
 @pytest.mark.parametrize("kind", KINDS)
 def test_tags_in_names_and_categories_are_shown_as_they_are(kind: Kind) -> None:
     figure = figure_of(kind)
-    figure.layout.uirevision = ""  # Nobody reads it.
+    figure.layout.uirevision = ""  # Not compared.
     text = to_json(figure)
     for code, sign in (("\\u003c", "<"), ("\\u003e", ">"), ("\\u002f", "/")):
         text = text.replace(code, sign)
