@@ -12,6 +12,8 @@ from benchmarks.search_quality.loop import Bettered, Played
 from benchmarks.search_quality.systems import AUTO, PEERS, TPE
 
 _RANDOM_ASHA = "Optuna, random + ASHA"
+#: Of more tasks only means are shown.
+_MOST_COLUMNS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +79,31 @@ def tables(judged: Sequence[Judged]) -> str:
 
 def _table(judged: Sequence[Judged]) -> str:
     tasks = sorted({each.task for each in judged})
+    columns = tasks if len(tasks) <= _MOST_COLUMNS else []
     systems = list(dict.fromkeys(each.system for each in judged))
-    head = f"| {judged[0].n_workers} workers | {' | '.join(tasks)} | mean area "
-    head += "| mean, completed | time to TPE's end | trials | ms a trial |"
-    lines = [head, "|---" * (len(tasks) + 6) + "|"]
+    means = [
+        "mean area",
+        "mean end",
+        "mean, completed",
+        "time to TPE's end",
+        "trials",
+        "ms a trial",
+    ]
+    head = [f"{judged[0].n_workers} workers, {len(tasks)} tasks", *columns, *means]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for system in systems:
-        cells = [_cell([each for each in judged if _is(each, system, task)]) for task in tasks]
+        cells = [_cell([each for each in judged if _is(each, system, task)]) for task in columns]
         mine = [each for each in judged if each.system == system]
-        area = _mean_of_tasks(mine, tasks, lambda each: each.area)
-        completed = _mean_of_tasks(mine, tasks, lambda each: each.area_completed)
-        figures = [f"{area:.3f}", f"{completed:.3f}", _time_to(judged, system)]
+        of: Sequence[Callable[[Judged], float]] = (
+            lambda each: each.area,
+            lambda each: each.end,
+            lambda each: each.area_completed,
+        )
+        figures = [f"{_mean_of_tasks(mine, tasks, each):.3f}" for each in of]
+        figures.append(_time_to(judged, system))
         figures.append(f"{statistics.fmean(each.n_trials for each in mine):.0f}")
         figures.append(f"{statistics.fmean(each.search_ms for each in mine):.1f}")
-        lines.append(f"| {system} | {' | '.join([*cells, *figures])} |")
+        lines.append(f"| {' | '.join([system, *cells, *figures])} |")
     return "\n".join([*lines, "", *_verdicts(judged, tasks)])
 
 
@@ -138,18 +152,40 @@ def _verdicts(judged: Sequence[Judged], tasks: Sequence[str]) -> list[str]:
     }
     best = min(peers, key=lambda name: areas[name])
     told = [f"{AUTO} / {best}: {areas[AUTO] / areas[best]:.2f} (mean area)"]
-    for peer in ("random", _RANDOM_ASHA):
+    for peer in dict.fromkeys(("random", _RANDOM_ASHA, best)):
         if peer in by_system:
-            paired = [_paired(by_system[AUTO], by_system[peer], task) for task in tasks]
-            told.append(f"{AUTO} less {peer}, by task, in standard errors: {', '.join(paired)}")
+            told.append(_beside(peer, by_system[AUTO], by_system[peer], tasks))
     return [line for each in told for line in (each, "")]
 
 
-def _paired(mine: Sequence[Judged], theirs: Sequence[Judged], task: str) -> str:
+def _beside(
+    peer: str, mine: Sequence[Judged], theirs: Sequence[Judged], tasks: Sequence[str]
+) -> str:
+    by_task = [_differences(mine, theirs, task) for task in tasks]
+    if len(tasks) <= _MOST_COLUMNS:
+        return (
+            f"{AUTO} less {peer}, by task, in standard errors: {', '.join(map(_paired, by_task))}"
+        )
+    means = [statistics.fmean(each) for each in by_task]
+    error = statistics.stdev(means) / len(means) ** 0.5
+    worst = max(range(len(tasks)), key=lambda place: means[place])
+    return (
+        f"{AUTO} less {peer}: {statistics.fmean(means):+.3f} ± {error:.3f}, smaller on "
+        f"{sum(each < 0 for each in means)} of {len(tasks)} tasks; the worst is {tasks[worst]}: "
+        f"{_paired(by_task[worst])}"
+    )
+
+
+def _differences(mine: Sequence[Judged], theirs: Sequence[Judged], task: str) -> list[float]:
+    """Of the areas on one task, seed by seed."""
     other = {each.seed: each.area for each in theirs if each.task == task}
-    differences = [
+    return [
         each.area - other[each.seed] for each in mine if each.task == task and each.seed in other
     ]
+
+
+def _paired(differences: Sequence[float]) -> str:
+    """Their mean, and the same in standard errors."""
     mean = statistics.fmean(differences)
     if len(differences) < 2 or not (spread := statistics.stdev(differences)):
         return f"{mean:+.3f}"

@@ -27,7 +27,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from benchmarks.search_quality.tasks import LCBENCH_SPACE
+from benchmarks.search_quality.spaces import LCBENCH_SPACE
 from tuner.search_spaces import parse_space
 from tuner.search_spaces.space import is_number
 

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.search_quality.loop import Best, Bettered, Recorded
-from benchmarks.search_quality.tasks import LCBENCH_SPACE, Task
+from benchmarks.search_quality.spaces import LCBENCH_SPACE
+from benchmarks.search_quality.tasks import Task
 from tuner.search_spaces import ParamValue, parse_space
 from tuner.simulate.curves import Floats
 

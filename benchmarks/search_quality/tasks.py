@@ -5,23 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from benchmarks.search_quality.loop import Best, Largest, Recorded
+from benchmarks.search_quality.spaces import LCBENCH_SPACE
+from benchmarks.search_quality.surrogate import SurrogateCurves
 from tuner.search_spaces import ParamValue, SearchSpace, parse_space
-from tuner.simulate.curves import CurveTable, read_table
+from tuner.simulate.curves import Curve, Floats, read_table
 
-#: Of LCBench (Zimmer, Lindauer and Hutter, 2021), as in `names` of the tables.
-LCBENCH_SPACE = {
-    "batch_size": {"type": "int", "low": 16, "high": 512, "log": True},
-    "learning_rate": {"type": "float", "low": 1e-4, "high": 0.1, "log": True},
-    "momentum": {"type": "float", "low": 0.1, "high": 0.99},
-    "weight_decay": {"type": "float", "low": 1e-5, "high": 0.1},
-    "num_layers": {"type": "int", "low": 1, "high": 5},
-    "max_units": {"type": "int", "low": 64, "high": 1024, "log": True},
-    "max_dropout": {"type": "float", "low": 0.0, "high": 1.0},
-}
+
+class Curves(Protocol):
+    """Curves of one program's configurations, some of them drawn at random."""
+
+    @property
+    def values(self) -> Floats:
+        """[n, n_steps], of configurations at random."""
+
+    @property
+    def full_seconds(self) -> Floats:
+        """[n], how long each takes."""
+
+    def params(self, row: int) -> dict[str, ParamValue]:
+        """One of these configurations."""
+
+    def curve(self, params: Mapping[str, ParamValue]) -> Curve:
+        """The curve of any configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +42,7 @@ class Task:
     #: Of its curves; other tasks lie beside it.
     path: Path
     space: SearchSpace
-    table: CurveTable
+    table: Curves
     best: float
     #: What a configuration drawn at random ends with, in the median.
     median: float
@@ -54,15 +64,29 @@ class Task:
 
 
 def read_task(path: Path) -> Task:
-    """Reads a table of curves, as `tuner simulate` takes it."""
-    space = parse_space(LCBENCH_SPACE)
-    table = read_table(path, space)
+    """Reads a table of curves, as `tuner simulate` takes it, or a task of a surrogate.
+
+    Args:
+        path: An `.npz` file, or the number of a task in the folder of a surrogate, such as
+            `lcbench/34539`.
+    """
+    if path.suffix == ".npz":
+        space = parse_space(LCBENCH_SPACE)
+        return _task(path, space, read_table(path, space))
+    curves = SurrogateCurves(path.parent, path.name)
+    return _task(path, curves.space, curves)
+
+
+def _task(path: Path, space: SearchSpace, table: Curves) -> Task:
+    best, median = float(np.nanmax(table.values)), float(np.nanmedian(table.values[:, -1]))
+    if best == median:
+        raise ValueError(f"{path}: half of all configurations have the best value, {best}.")
     return Task(
         name=path.stem.removeprefix("lcbench_"),
         path=path,
         space=space,
         table=table,
-        best=float(np.nanmax(table.values)),
-        median=float(np.nanmedian(table.values[:, -1])),
+        best=best,
+        median=median,
         full_s=float(np.median(table.full_seconds)),
     )

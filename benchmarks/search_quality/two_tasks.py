@@ -13,10 +13,10 @@ from optuna._hypervolume import compute_hypervolume
 from optuna.study import StudyDirection
 
 from benchmarks.search_quality.loop import Best, Bettered, Recorded
-from benchmarks.search_quality.tasks import read_task
+from benchmarks.search_quality.tasks import Curves, read_task
 from tuner.domain.pareto_front import ParetoFront
 from tuner.search_spaces import ParamValue, SearchSpace
-from tuner.simulate.curves import Curve, CurveTable
+from tuner.simulate.curves import Curve
 
 Pair = tuple[float, float]
 """Accuracy, which is maximized, and a cost, which is minimized."""
@@ -91,7 +91,7 @@ class CostTask:
 
     name: str
     space: SearchSpace
-    table: CurveTable
+    table: Curves
     cost: CostOf
     box: Box
     #: What the front of the whole table dominates.

@@ -10,7 +10,8 @@ import pytest
 from benchmarks.search_cases import parts_of_time
 from benchmarks.search_cases.budget_end import RULES, main, play_one
 from benchmarks.search_cases.ideal_stopping import IdealStopping, judged, searches
-from benchmarks.search_quality.tasks import LCBENCH_SPACE, Task, read_task
+from benchmarks.search_quality.spaces import LCBENCH_SPACE
+from benchmarks.search_quality.tasks import Task, read_task
 from tuner.dispatch.supply.budget_end import BudgetEnd
 
 N_STEPS = 9

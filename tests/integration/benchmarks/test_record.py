@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.search_quality.record import main
-from benchmarks.search_quality.tasks import LCBENCH_SPACE, read_task
+from benchmarks.search_quality.spaces import LCBENCH_SPACE
+from benchmarks.search_quality.tasks import read_task
 
 
 def test_what_is_recorded_can_be_searched_on(tmp_path: Path) -> None:

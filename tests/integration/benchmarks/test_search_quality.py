@@ -166,28 +166,46 @@ def test_the_seed_decides(task: Task, name: str) -> None:
     assert runs[0].reported != runs[2].reported
 
 
-def test_tables_and_picture(tmp_path: Path, task: Task) -> None:
-    def judged(system: str, seed: int, area: float) -> Judged:
-        return Judged(
-            task="1",
-            system=system,
-            n_workers=4,
-            seed=seed,
-            area=area,
-            area_completed=area,
-            end=0.1,
-            n_trials=10,
-            search_ms=1.0,
-            steps=[(0.0, 1.0), (area, 0.1)],
-        )
+def a_search(task: str, system: str, seed: int, area: float) -> Judged:
+    return Judged(
+        task=task,
+        system=system,
+        n_workers=4,
+        seed=seed,
+        area=area,
+        area_completed=area,
+        end=0.1,
+        n_trials=10,
+        search_ms=1.0,
+        steps=[(0.0, 1.0), (area, 0.1)],
+    )
 
+
+def test_of_many_tasks_a_table_has_means() -> None:
+    # Better by 0.1 on nine tasks, worse by 0.2 on the last.
+    text = tables(
+        [
+            a_search(f"task{k}", system, seed, area + seed / 100)
+            for k in range(10)
+            for system, area in (("random", 0.4), (AUTO, 0.6 if k == 9 else 0.3))
+            for seed in range(2)
+        ]
+    )
+    assert "| 4 workers, 10 tasks | mean area | mean end |" in text
+    assert "| tuner, auto | 0.335 | 0.100 |" in text
+    assert "tuner, auto / random: 0.83 (mean area)" in text
+    assert "tuner, auto less random: -0.070 ± 0.030, smaller on 9 of 10 tasks;" in text
+    assert "the worst is task9: +0.200" in text
+
+
+def test_tables_and_picture(tmp_path: Path) -> None:
     all_of_them = [
-        judged(system, seed, area + seed / 100)
+        a_search("1", system, seed, area + seed / 100)
         for system, area in (("random", 0.4), ("Optuna, TPE", 0.5), (AUTO, 0.3))
         for seed in range(2)
     ]
     text = tables(all_of_them)
-    assert "| tuner, auto | 0.305 ± 0.005 / 0.100 | 0.305 | 0.305 | 0.30 |" in text
+    assert "| tuner, auto | 0.305 ± 0.005 / 0.100 | 0.305 | 0.100 | 0.305 | 0.30 |" in text
     assert "tuner, auto / random: 0.75 (mean area)" in text
     write_picture(all_of_them, tmp_path / "picture.html")
     assert "tuner, auto" in (tmp_path / "picture.html").read_text()
