@@ -183,7 +183,7 @@ def history_for_curve_gp(
     return Shown(
         limit=limit,
         states=states,
-        first=[*best, Least(limit // 2, furthest_first)],
+        first=[*best, Least(limit // 2, furthest_first), Least(limit // 6, age)],
         rest=Least(limit, lot(seed)),
         paused=Paused(limit, seed),
     )

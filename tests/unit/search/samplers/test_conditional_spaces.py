@@ -104,6 +104,25 @@ def test_what_is_left_out_is_as_far_from_each_end_of_its_range() -> None:
     assert np.linalg.norm(plain - low) == pytest.approx(np.linalg.norm(plain - high))
 
 
+def test_a_parameter_that_a_changed_choice_activates_is_drawn_over_its_range() -> None:
+    """It was always tried near the middle, where its place is in configurations that lack it."""
+    sampler = CurveGPSampler(seed=0)
+    sampler.declare(BRANCHES)
+    activity = Activity(BRANCHES)
+    encoding = Encoding(activity.space, activity)
+    (x,) = (each.distribution for each in BRANCHES.parameters if each.name == "x")
+    kind = activity.space["kind"]
+    leader = create_trial(
+        value=1.0, params={"kind": "plain", "x": 0.3}, distributions={"kind": kind, "x": x}
+    )
+    near = [encoding.decode(row) for row in sampler._candidates([leader] * 5, encoding)[500:]]
+    plain = [each["x"] for each in near if each["kind"] == "plain"]
+    wide = [each["y"] for each in near if each["kind"] == "wide"]
+    assert len(wide) > 50
+    assert np.quantile(plain, (0.1, 0.9)) == pytest.approx([0.3, 0.3], abs=0.1)
+    assert np.quantile(wide, (0.1, 0.9)) == pytest.approx([0.1, 0.9], abs=0.1)
+
+
 def a_study(seed: int, *, share: float = 0.0) -> optuna.Study:
     """On which `wide` is better, and best at y = 0.8; `plain` is best at x = 0.2."""
     sampler = build_sampler(

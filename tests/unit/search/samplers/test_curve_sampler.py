@@ -185,3 +185,32 @@ def test_the_space_is_what_ended_trials_have_in_common() -> None:
 def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="but must be"):
         CurveGPSampler(**arguments)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_place_that_is_pruned_early_again_and_again_is_left(seed: int) -> None:
+    """Beyond 0.6 the first reports are bad, and nobody has seen an end."""
+
+    def value(x: float, step: int) -> float:
+        end = min(x, 1.2 - x) + 0.1 * math.log(step) * (1.0 + x)
+        return end - (0.6 if x > 0.6 and step <= 2 else 0.0)
+
+    known = (0.05, 0.15, 0.3, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.95)
+    steps = range(1, 51)
+    study = a_study(
+        *(a_trial(x, {s: value(x, s) for s in steps}, TrialState.COMPLETE) for x in known),
+        seed=seed,
+    )
+    tried = []
+    for _ in range(30):
+        trial = study.ask(SPACE)
+        tried.append(trial.params["x"])
+        is_pruned = tried[-1] > 0.6
+        for step in steps[:2] if is_pruned else steps:
+            trial.report(value(tried[-1], step), step)
+        state = TrialState.PRUNED if is_pruned else TrialState.COMPLETE
+        study.tell(trial, None if is_pruned else value(tried[-1], steps[-1]), state=state)
+    # It was 30 times between 0.62 and 0.67.
+    assert sum(0.61 < x < 0.68 for x in tried) <= 20
+    assert any(x < 0.55 for x in tried)
+    assert any(x > 0.8 for x in tried)

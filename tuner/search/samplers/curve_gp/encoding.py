@@ -79,6 +79,13 @@ class Encoding:
             row[self._columns_of[name]] = self._middle[self._columns_of[name]]
         return row
 
+    def absent(self, params: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """[d], whether a configuration lacks the parameter of a column."""
+        absent = np.zeros(len(self.columns), dtype=bool)
+        for name in self.space.keys() - params.keys():
+            absent[self._columns_of[name]] = True
+        return absent
+
     def draw(self, rng: np.random.Generator) -> Array:
         """[d], of a configuration at random."""
         return self.encode(self.decode(rng.random(len(self._transform.bounds))))

@@ -158,8 +158,7 @@ class CurveGPSampler(BaseSampler):
             return gains if probability is None else gains * probability(rows)
 
         leaders = [] if known is None else known.leaders
-        near = [encoding.row(each) for each in self._some(leaders)]
-        candidates = self._candidates(near, encoding)
+        candidates = self._candidates(self._some(leaders), encoding)
         promising = candidates[np.argsort(-worth(candidates))[:_N_DECODED]]
         # What is suggested is what was judged: whole numbers and choices.
         decoded = [encoding.decode(each) for each in promising]
@@ -177,11 +176,18 @@ class CurveGPSampler(BaseSampler):
             self._encoding = Encoding(space, self._activity)
         return self._encoding
 
-    def _candidates(self, leaders: Sequence[Array], encoding: Encoding) -> Array:
+    def _candidates(self, leaders: Sequence[FrozenTrial], encoding: Encoding) -> Array:
         """[m, d], uniform, and near the leaders with one choice changed on average."""
         anywhere = self._rng.random((_N_UNIFORM, len(encoding.columns)))
-        near = np.repeat(np.reshape(leaders, (-1, len(encoding.columns))), _N_NEAR_EACH, axis=0)
-        near = near + self._steps(len(near)) * self._rng.normal(size=near.shape)
+        near = anywhere[:0]
+        if leaders:
+            rows = np.stack([encoding.row(each) for each in leaders])
+            near = np.repeat(rows, _N_NEAR_EACH, axis=0)
+            near = near + self._steps(len(near)) * self._rng.normal(size=near.shape)
+            # A changed choice may activate them; nothing is known of good values then.
+            is_absent = np.stack([encoding.absent(each.params) for each in leaders])
+            is_absent = np.repeat(is_absent, _N_NEAR_EACH, axis=0)
+            near[is_absent] = self._rng.random(is_absent.sum())
         for columns in encoding.choices:
             is_changed = self._rng.random(len(near)) < 1.0 / len(encoding.choices)
             near[np.ix_(is_changed, columns)] = self._rng.random((is_changed.sum(), len(columns)))
