@@ -97,6 +97,7 @@ def _set_aside(trials: Sequence[FrozenTrial], able: Set[int]) -> list[FrozenTria
 def _most_promising(
     trials: Sequence[FrozenTrial], known: Posterior, best: float, row_of: RowOf
 ) -> list[FrozenTrial]:
+    """Those with the largest expected improvements."""
     if not trials:
         return []
     rows = at_the_end(np.stack([row_of(each) for each in trials]))
