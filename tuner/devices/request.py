@@ -91,10 +91,13 @@ def _names(values: list[object]) -> tuple[int | str, ...]:
 def _name(value: object) -> int | str:
     if _is_name(value):
         return value
-    raise ValueError(
-        f"is a list with {value!r} in it. Allowed in a list: GPU numbers as nvidia-smi shows "
-        "them (0, 1, ...) and UUIDs that start with GPU- or MIG-."
+    allowed = (
+        "Allowed in a list: GPU numbers as nvidia-smi shows them (0, 1, ...) and UUIDs that start "
+        "with GPU- or MIG-."
     )
+    if isinstance(value, str) and value.startswith("cpu"):
+        allowed = f"{allowed} For two slots without a GPU, write devices: cpu:2."
+    raise ValueError(f"is a list with {value!r} in it. {allowed}")
 
 
 def _is_name(value: object) -> TypeGuard[int | str]:

@@ -48,7 +48,7 @@ def test_parse_device_request(value, expected):
         ([True], "is a list with True in it. Allowed in a list: GPU numbers"),
         ([-1], "is a list with -1 in it"),
         (["0"], "is a list with '0' in it"),
-        (["cpu:1"], "is a list with 'cpu:1' in it"),
+        (["cpu:1"], "with GPU- or MIG-. For two slots without a GPU, write devices: cpu:2."),
         (["GPU-"], "is a list with 'GPU-' in it"),
         ([[0]], "is a list with [0] in it"),
         ([1.0], "is a list with 1.0 in it"),
