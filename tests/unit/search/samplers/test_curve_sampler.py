@@ -189,7 +189,7 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_place_that_is_pruned_early_again_and_again_is_left(seed: int) -> None:
-    """Beyond 0.6 the first reports are bad, and nobody has seen an end."""
+    """Trials above 0.6 start badly and are pruned, so that their final values stay uncertain."""
 
     def value(x: float, step: int) -> float:
         end = min(x, 1.2 - x) + 0.1 * math.log(step) * (1.0 + x)

@@ -1,4 +1,4 @@
-"""Values of trials, as a process is told them."""
+"""Tests of the transformation of values before a Gaussian process is fitted."""
 
 from __future__ import annotations
 
