@@ -136,3 +136,41 @@ def test_five_objectives_are_weighted() -> None:
 
     study.optimize(objective, n_trials=14)
     assert statistics.median(each.params["waste"] for each in study.trials[8:]) < 0.25
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_place_that_is_pruned_early_again_and_again_is_left(seed: int) -> None:
+    """Trials above 0.6 start badly and are pruned, so that their final values stay uncertain."""
+    space: dict[str, BaseDistribution] = {"x": FloatDistribution(0.0, 1.0)}
+
+    def curve(x: float, n_steps: int) -> dict[int, tuple[float, float]]:
+        late = {s: min(x, 1.2 - x) + 0.1 * math.log(s) * (1.0 + x) for s in range(1, n_steps + 1)}
+        values = {s: v - (0.6 if x > 0.6 and s <= 2 else 0.0) for s, v in late.items()}
+        # The costs of an accurate model are low: the front is one place.
+        return {s: (v, -v) for s, v in values.items()}
+
+    def known(x: float) -> FrozenTrial:
+        reports = curve(x, 50)
+        return create_trial(
+            values=[*reports[50]],
+            params={"x": x},
+            distributions=space,
+            system_attrs={CURVE_KEY: [[step, [*at]] for step, at in reports.items()]},
+        )
+
+    study = a_study(
+        *map(known, (0.05, 0.15, 0.3, 0.45, 0.5, 0.55, 0.65, 0.75, 0.85, 0.95)), seed=seed
+    )
+    tried = []
+    for _ in range(20):
+        trial = study.ask(space)
+        tried.append(trial.params["x"])
+        is_pruned = tried[-1] > 0.6
+        reports = curve(tried[-1], 2 if is_pruned else 50)
+        found = [[step, [*at]] for step, at in reports.items()]
+        study._storage.set_trial_system_attr(trial._trial_id, CURVE_KEY, found)
+        state = TrialState.PRUNED if is_pruned else TrialState.COMPLETE
+        study.tell(trial, None if is_pruned else reports[50], state=state)
+    # It was 20 times between 0.61 and 0.65.
+    assert min(tried) < 0.6
+    assert max(tried) > 0.7

@@ -39,6 +39,11 @@ def works(trial: FrozenTrial) -> bool:
     return trial.state is TrialState.COMPLETE or not has_diverged(trial)
 
 
+def is_able(trial: FrozenTrial) -> bool:
+    """Whether a trial worked, and broke no constraint so far."""
+    return not is_infeasible(trial) and works(trial)
+
+
 class Feasibility:
     """Feasibility model of one study.
 

@@ -16,7 +16,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
-from tuner.search.samplers.curve_gp.feasibility import is_infeasible, works
+from tuner.search.samplers.curve_gp.feasibility import is_able
 from tuner.search.samplers.curve_gp.hypervolume import (
     expected_hypervolume_improvement,
     front_of,
@@ -25,6 +25,7 @@ from tuner.search.samplers.curve_gp.hypervolume import (
 from tuner.search.samplers.curve_gp.points import Observed, inputs, observed
 from tuner.search.samplers.curve_gp.regression import Regression, standardized
 from tuner.search.samplers.curve_gp.scalarization import Weighting
+from tuner.search.samplers.curve_gp.set_aside import set_aside
 from tuner.search.trial_attributes.vector_curve import of_one_objective
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ Array = NDArray[np.float64]
 
 #: With more objectives, the non-dominated region splits into too many boxes.
 _MOST_FOR_HYPERVOLUME = 4
-#: Number of paused trials that count as if they ended as predicted.
-_N_PAUSED = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +121,10 @@ class SeveralObjectives:
             return None
         is_weighted = self._scalarizes or len(directions) > _MOST_FOR_HYPERVOLUME
         weighting = Weighting(outlook.front, outlook.reference, rng) if is_weighted else None
-        paused = [each for each in trials if each.state is TrialState.WAITING]
-        if paused:
-            rows = np.stack([row_of(each) for each in paused])
-            gains = _gains(rows, objectives, outlook, weighting)
-            rows = rows[np.argsort(-gains)[:_N_PAUSED]]
-            objectives = [each.believing(rows) for each in objectives]
+        aside = set_aside(trials, row_of, lambda rows: _gains(rows, objectives, outlook, weighting))
+        known = objectives if aside is None else [each.believing(aside) for each in objectives]
         return Acquisition(
-            gains=lambda rows: _gains(rows, objectives, outlook, weighting),
+            gains=lambda rows: _gains(rows, known, outlook, weighting),
             leaders=outlook.leaders,
         )
 
@@ -163,7 +158,7 @@ def _last(points: Sequence[Observed], scores: Array) -> dict[int, float]:
 def _outlook(
     trials: Sequence[FrozenTrial], objectives: Sequence[_Objective], row_of: RowOf
 ) -> _Outlook | None:
-    able = [each for each in trials if not is_infeasible(each) and works(each)]
+    able = [each for each in trials if is_able(each)]
     seen = [each for each in able if all(each.number in one.last for one in objectives)]
     if not seen:
         return None

@@ -1,15 +1,10 @@
-"""One objective: its curve model and the value to improve on.
-
-A trial that was pruned or paused counts as if it had ended as predicted, like a running one.
-Otherwise a search may stand still: a configuration with a promising but uncertain end is suggested,
-pruned because of its first reports, which say little about its end, and so stays the most promising
-one.
-"""
+"""One objective: its curve model and the value to improve on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,17 +13,15 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
-from tuner.search.samplers.curve_gp.feasibility import is_infeasible, works
+from tuner.search.samplers.curve_gp.feasibility import is_able
 from tuner.search.samplers.curve_gp.points import N_LEADERS, Observed, inputs, observed
 from tuner.search.samplers.curve_gp.regression import Regression, normalized
+from tuner.search.samplers.curve_gp.set_aside import set_aside
 
 if TYPE_CHECKING:
     from tuner.search.samplers.curve_gp.gaussian_process import Posterior
 
 Array = NDArray[np.float64]
-
-#: Maximum number of pruned and paused trials that count as if they ended as predicted.
-_N_SET_ASIDE = 50
 
 
 class OneObjective:
@@ -64,7 +57,7 @@ class OneObjective:
         """
         is_maximized = directions[0] is StudyDirection.MAXIMIZE
         points, steps = observed(trials, is_maximized=is_maximized, limit=self._limit)
-        able = {each.number for each in trials if not is_infeasible(each) and works(each)}
+        able = {each.number for each in trials if is_able(each)}
         counts = np.array([each.trial.number in able for each in points], dtype=bool)
         if not counts.any():
             return None
@@ -75,34 +68,18 @@ class OneObjective:
         # Where trials are going to end, as far as can be said.
         ends, _ = known.predict(at_the_end(x[:, :-1]))
         best = max(float(y[counts].max()), float(ends[counts].max()))
-        tried = [each for each in trials if each.state is TrialState.RUNNING]
-        tried += _most_promising(_set_aside(trials, able), known, best, row_of)
+        begun = [row_of(each) for each in trials if each.state is TrialState.RUNNING]
+        aside = set_aside(trials, row_of, partial(_gains, known, best))
+        tried = begun if aside is None else [*begun, *aside]
         if tried:
-            rows = at_the_end(np.stack([row_of(each) for each in tried]))
+            rows = at_the_end(np.stack(tried))
             believed, _ = known.predict(rows)
             known = model.given(np.vstack([x, rows]), np.append(y, believed))
-
-        def gains(configurations: Array) -> Array:
-            return expected_improvement(*known.predict(at_the_end(configurations)), best)
-
-        return Acquisition(gains=gains, leaders=_leaders(points, able))
+        return Acquisition(gains=partial(_gains, known, best), leaders=_leaders(points, able))
 
 
-def _set_aside(trials: Sequence[FrozenTrial], able: Set[int]) -> list[FrozenTrial]:
-    """Trials that were pruned, or wait: paused, or queued."""
-    states = (TrialState.PRUNED, TrialState.WAITING)
-    return [each for each in trials if each.state in states and each.number in able]
-
-
-def _most_promising(
-    trials: Sequence[FrozenTrial], known: Posterior, best: float, row_of: RowOf
-) -> list[FrozenTrial]:
-    """Those with the largest expected improvements."""
-    if not trials:
-        return []
-    rows = at_the_end(np.stack([row_of(each) for each in trials]))
-    gains = expected_improvement(*known.predict(rows), best)
-    return [trials[k] for k in np.argsort(-gains, kind="stable")[:_N_SET_ASIDE]]
+def _gains(known: Posterior, best: float, configurations: Array) -> Array:
+    return expected_improvement(*known.predict(at_the_end(configurations)), best)
 
 
 def _leaders(points: Sequence[Observed], able: set[int]) -> list[FrozenTrial]:
