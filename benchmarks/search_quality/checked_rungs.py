@@ -16,6 +16,10 @@ class CheckedRungs:
 
     def is_weak(self, number: int, step: int, value: float) -> bool:
         table = self._table
+        if table.is_halfway(number, step):
+            rung = table.rung_of(number)
+            self._orders.pass_halfway(number, self._losses(number, rung), -value)
+            self._judge()
         for rung in table.come(number, table.rung_at(step), -value):
             self._orders.come(number, self._losses(number, rung))
             self._judge()

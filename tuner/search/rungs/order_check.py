@@ -9,9 +9,13 @@ A reversal shows in the trials that passed a rung: their ranking there contradic
 a later rung, or at their end. Those trials all looked good, so some that did not are trained to
 their end as well: the witnesses, one of the first trials, one of the first ten, of the first
 hundred and so on, and continuously while the evidence contradicts a rung. Agreement is Kendall's
-rank correlation (Biometrika 30, 1938). A contradicted rung is open: every trial passes it, so that
-the next rung becomes the first one in effect. It closes once the trials that passed it while open,
-and were therefore not selected by it, have the same ranking there and at their end.
+rank correlation (Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the
+highest rung to the end of a training is up to two thirds of it, and every trial that is ended in
+this time is ended by a ranking that may be reversed.
+
+A contradicted rung is open: every trial passes it, so that the next rung becomes the first one in
+effect. It closes once the trials that passed it while open, and were therefore not selected by it,
+have the same ranking there and at their end.
 """
 
 from __future__ import annotations
@@ -21,21 +25,27 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-END = -1
+END = math.inf
 """In place of a rung: the end of a training."""
+
+_HALF = 0.5
 
 #: Kendall's S in standard deviations. Of unrelated rankings, one in six is below the first, and one
 #: in ten above the second. To open a rung wrongly costs some trainings; not to open it costs the
 #: study.
 _CONTRADICTS, _AGREES = -1.0, 1.28
-#: Three of which each contradicts the others are found by chance in one of six.
-_N_TO_OPEN = 4
+#: Three whose ranking is reversed are found by chance in one of six; a fourth is often trained only
+#: when a tenth of the time has passed.
+_N_TO_OPEN = 3
 #: Minimum number of trials to close a rung.
 _N_TO_CLOSE = 5
 #: Newest pairs that are compared.
 _N_COMPARED = 30
 #: One witness in this many trials at first, then in the square of it, and so on.
 _WITNESS_BASE = 10
+#: Witnesses at the same time while a rung is contradicted. Trainings differ in length: with one, a
+#: slow witness would be the only evidence for half of a study.
+_N_WITNESSES_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +95,8 @@ class RungTrust:
     is_open: bool
     #: Trials after this one count.
     after: int
-    #: The later rung that contradicts it most, or END.
-    later: int
+    #: What contradicts it most: a later rung, k + 0.5 for halfway from rung k to the next, or END.
+    later: float
     agreement: Agreement
 
 
@@ -97,16 +107,21 @@ class _Rung:
     after: int = -1
     #: The evidence that opened or closed it.
     turned_by: RungTrust | None = None
-    #: By later rung, or END: the losses at both of the newest trials that reached both.
-    pairs: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
+    #: By what is later: the losses at both of the newest trials that reached both.
+    pairs: dict[float, deque[tuple[float, float]]] = field(default_factory=dict)
     #: Cached agreements.
-    known: dict[int, Agreement] = field(default_factory=dict)
+    known: dict[float, Agreement] = field(default_factory=dict)
 
-    def add(self, later: int, pair: tuple[float, float]) -> None:
+    @property
+    def later(self) -> list[float]:
+        """What it is compared with, the latest first."""
+        return sorted({END, *self.pairs}, reverse=True)
+
+    def add(self, later: float, pair: tuple[float, float]) -> None:
         self.pairs.setdefault(later, deque(maxlen=_N_COMPARED)).append(pair)
         self.known.pop(later, None)
 
-    def agreement(self, later: int) -> Agreement:
+    def agreement(self, later: float) -> Agreement:
         if later not in self.known:
             self.known[later] = agreement_of(list(self.pairs.get(later, ())))
         return self.known[later]
@@ -126,6 +141,8 @@ class OrderCheck:
         self._newest = -1
         self._n_witnesses = 0
         self._under_way: set[int] = set()
+        #: By trial that trains: the rung behind which it was halfway to the next.
+        self._halfway: dict[int, int] = {}
 
     # -- what happens ------------------------------------------------------------------------
 
@@ -142,6 +159,24 @@ class OrderCheck:
         self._newest = max(self._newest, number)
         self._add(number, losses[:-1], len(losses) - 1, losses[-1])
 
+    def pass_halfway(self, number: int, losses: Sequence[float], loss: float) -> bool:
+        """A trial is halfway from its highest rung to the next.
+
+        Args:
+            number: Its number.
+            losses: Its losses at the rungs, one or more.
+            loss: Its loss now; only the first after each rung counts.
+
+        Returns:
+            Whether it counts.
+        """
+        rung = len(losses) - 1
+        if self._halfway.get(number) == rung:
+            return False
+        self._halfway[number] = rung
+        self._add(number, losses, rung + _HALF, loss)
+        return True
+
     def end(self, number: int, losses: Sequence[float], last: float) -> None:
         """A trial has completed.
 
@@ -150,14 +185,19 @@ class OrderCheck:
             losses: Its losses at the rungs.
             last: Its loss at its end.
         """
-        self._under_way.discard(number)
+        self._forget(number)
         self._add(number, losses, END, last)
 
     def leave(self, number: int) -> None:
-        """A trial has ended without a result."""
-        self._under_way.discard(number)
+        """A trial has ended without a result; if it was a witness, another one is."""
+        self._n_witnesses -= number in self._under_way
+        self._forget(number)
 
-    def _add(self, number: int, early: Sequence[float], later: int, last: float) -> None:
+    def _forget(self, number: int) -> None:
+        self._under_way.discard(number)
+        self._halfway.pop(number, None)
+
+    def _add(self, number: int, early: Sequence[float], later: float, last: float) -> None:
         for rung, loss in zip(self._rungs, early, strict=False):
             if number > rung.after and math.isfinite(loss) and math.isfinite(last):
                 rung.add(later, (loss, last))
@@ -176,36 +216,33 @@ class OrderCheck:
 
     @property
     def _wants_witness(self) -> bool:
-        if self._under_way:
-            return False
         if self._n_trials >= _WITNESS_BASE**self._n_witnesses:
             return True
+        if len(self._under_way) >= _N_WITNESSES_AT_ONCE:
+            return False
         return any(not rung.is_open and rung.agreement(END).z < 0 for rung in self._rungs)
 
     # -- rungs -------------------------------------------------------------------------------
 
     def judge(self) -> bool:
         """Opens and closes rungs; returns whether one has changed."""
-        return any([self._judge(index, rung) for index, rung in enumerate(self._rungs)])
+        return any([self._judge(rung) for rung in self._rungs])
 
-    def _judge(self, index: int, rung: _Rung) -> bool:
-        found = [rung.agreement(later) for later in self._later(index)]
+    def _judge(self, rung: _Rung) -> bool:
+        found = [rung.agreement(later) for later in rung.later]
         if not rung.is_open:
             turns = any(each.z < _CONTRADICTS and each.n_trials >= _N_TO_OPEN for each in found)
         else:
             turns = (
-                found[-1].n_trials >= _N_TO_CLOSE
-                and found[-1].z > _AGREES
+                found[0].n_trials >= _N_TO_CLOSE
+                and found[0].z > _AGREES
                 and all(each.z > 0 for each in found if each.n_trials >= _N_TO_CLOSE)
             )
         if turns:
             is_open, after = not rung.is_open, self._newest
-            by = replace(self._newest_trust(index, rung), is_open=is_open, after=after)
+            by = replace(self._newest_trust(rung), is_open=is_open, after=after)
             rung.turn(is_open=is_open, after=after, by=by)
         return turns
-
-    def _later(self, index: int) -> list[int]:
-        return [*range(index + 1, len(self._rungs)), END]
 
     @property
     def open_rungs(self) -> frozenset[int]:
@@ -214,16 +251,15 @@ class OrderCheck:
 
     def trust(self) -> list[RungTrust]:
         """Reliability of each rung, from the first on."""
-        return [self._trust(index, rung) for index, rung in enumerate(self._rungs)]
+        return [self._trust(rung) for rung in self._rungs]
 
-    def _trust(self, index: int, rung: _Rung) -> RungTrust:
-        newest = self._newest_trust(index, rung)
+    def _trust(self, rung: _Rung) -> RungTrust:
+        newest = self._newest_trust(rung)
         return rung.turned_by if rung.turned_by and not newest.agreement.n_trials else newest
 
-    def _newest_trust(self, index: int, rung: _Rung) -> RungTrust:
+    def _newest_trust(self, rung: _Rung) -> RungTrust:
         # Where nothing speaks against it: the end, as far as it is known.
-        order = [END, *range(len(self._rungs) - 1, index, -1)]
-        later = min(order, key=lambda each: rung.agreement(each).z)
+        later = min(rung.later, key=lambda each: rung.agreement(each).z)
         agreement = rung.agreement(later)
         return RungTrust(is_open=rung.is_open, after=rung.after, later=later, agreement=agreement)
 

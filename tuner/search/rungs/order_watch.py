@@ -43,6 +43,20 @@ class OrderWatch:
         for rung in rungs:
             self._check.come(number, self._losses(number, rung))
 
+    def pass_by(self, trial: FrozenTrial, step: int, loss: float) -> None:
+        """Compares a running trial that reports between two rungs.
+
+        Args:
+            trial: The trial.
+            step: The step of its report.
+            loss: The smaller the better.
+        """
+        if not self._table.is_halfway(trial.number, step):
+            return
+        losses = self._losses(trial.number, self._table.rung_of(trial.number))
+        if self._check.pass_halfway(trial.number, losses, loss):
+            self.judge(trial)
+
     def judge(self, trial: FrozenTrial) -> None:
         """Opens and closes rungs, after a running trial has reached one."""
         if self._check.judge():

@@ -215,6 +215,8 @@ class Promotion(Scheduler):
         passes_last = self._pruner.promotes or self._has_several
         if table is None or (passes_last and self._is_last(table, step)):
             return None
+        if self._watch is not None and math.isfinite(values[0]):
+            self._watch.pass_by(trial, step, self._loss(values[0]))
         standing = None
         for rung in self._new_rungs(table, trial.number, step):
             standing = self._come_noted(table, trial, rung, values)

@@ -62,7 +62,7 @@ class StoredTrust:
         rungs = [
             KnownRung(
                 step=table.step_of(index),
-                later_step=None if each.later == END else table.step_of(each.later),
+                later_step=None if each.later == END else table.step_at(each.later),
                 trust=each,
             )
             for index, each in enumerate(found)
@@ -106,10 +106,16 @@ def _known(stored: _RungJson, steps: Sequence[int]) -> KnownRung:
     trust = RungTrust(
         is_open=stored["is_open"],
         after=stored["after"],
-        later=steps.index(later_step) if later_step in steps else END,
+        later=END if later_step is None else _place(later_step, steps),
         agreement=agreement,
     )
     return KnownRung(step=stored["step"], later_step=later_step, trust=trust)
+
+
+def _place(step: int, steps: Sequence[int]) -> float:
+    """The rung at a step; k + 0.5 between rung k and the next."""
+    n_before = sum(each < step for each in steps)
+    return n_before if step in steps else n_before - 0.5
 
 
 def trust_text(trust: StoredTrust) -> str:

@@ -75,6 +75,15 @@ class RungTable:
     def step_of(self, rung: int) -> int:
         return int(self.first * self.factor**rung)
 
+    def step_at(self, place: float) -> int:
+        """The step of rung `place`; k + 0.5 lies between rung k and the next, as a ratio."""
+        return math.ceil(self.first * self.factor**place)
+
+    def is_halfway(self, number: int, step: int) -> bool:
+        """Whether a trial has trained half the way, as a ratio, from its rung to the next."""
+        rung = self.rung_of(number)
+        return rung >= 0 and self.step_at(rung + 0.5) <= step < self.step_of(rung + 1)
+
     def rung_at(self, step: int) -> int:
         """The highest rung at or below a step; -1 below the first."""
         rung = -1

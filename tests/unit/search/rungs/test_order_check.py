@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 
@@ -83,16 +84,60 @@ def test_a_rung_whose_order_holds_never_opens(losses: Sequence[float]) -> None:
         assert not check.open_rungs
 
 
+def test_three_reversed_trials_open_a_rung_and_two_do_not() -> None:
+    check = OrderCheck()
+    for number in range(2):
+        train(check, number, [float(number), float(-number)])
+    assert not check.open_rungs
+    train(check, 2, [2.0, -2.0])
+    assert check.open_rungs == {0}
+
+
+def test_it_opens_by_the_losses_halfway_to_the_end() -> None:
+    check = OrderCheck()
+    for number in range(3):
+        check.come(number, [float(number)])
+        assert not check.open_rungs
+        assert check.pass_halfway(number, [float(number)], float(-number))
+        check.judge()
+    (trust,) = check.trust()
+    assert trust.is_open
+    assert trust.later == 0.5
+
+
+def test_halfway_counts_once_after_each_rung() -> None:
+    check = OrderCheck()
+    check.come(0, [1.0])
+    assert check.pass_halfway(0, [1.0], 2.0)
+    assert not check.pass_halfway(0, [1.0], 3.0)
+    check.come(0, [1.0, 4.0])
+    assert check.pass_halfway(0, [1.0, 4.0], 5.0)
+    check.leave(0)
+    assert check.pass_halfway(0, [1.0, 4.0], 5.0), "another attempt"
+
+
 def test_it_closes_by_trials_that_came_while_it_was_open() -> None:
     check = OrderCheck()
-    for number in range(4):
+    for number in range(3):
         train(check, number, [float(number), float(-number)])
-    for number in range(4, 8):
+    for number in range(3, 7):
         assert check.open_rungs == {0}
         train(check, number, [float(number), float(number)])
     assert check.open_rungs == {0}, "four trials are too few"
-    train(check, 8, [8.0, 8.0])
+    train(check, 7, [7.0, 7.0])
     assert not check.open_rungs
+
+
+def test_a_rung_does_not_close_while_the_order_halfway_contradicts_it() -> None:
+    check = OrderCheck()
+    for number in range(3):
+        train(check, number, [float(number), float(-number)])
+    for number in range(3, 8):
+        check.come(number, [float(number)])
+        check.pass_halfway(number, [float(number)], float(-number))
+        check.end(number, [float(number)], float(number))
+        check.judge()
+    assert check.open_rungs == {0}
 
 
 def test_trials_that_came_before_it_opened_do_not_close_it() -> None:
@@ -142,11 +187,18 @@ def test_witnesses_are_one_of_the_first_of_ten_of_a_hundred() -> None:
     assert witnesses == [0, 9, 99]
 
 
-def test_there_is_one_witness_at_a_time() -> None:
+def test_a_slow_witness_holds_up_no_other() -> None:
     check = OrderCheck()
-    assert [weak(check, number) for number in range(50)] == [True] + [False] * 49
+    assert [number for number in range(100) if weak(check, number)] == [0, 9, 99]
+
+
+def test_a_witness_that_fails_is_replaced() -> None:
+    check = OrderCheck()
+    assert [weak(check, number) for number in range(3)] == [True, False, False]
     check.leave(0)
-    assert weak(check, 50)
+    assert [weak(check, number) for number in range(3, 6)] == [True, False, False]
+    check.leave(1)
+    assert not weak(check, 6), "trial 1 was none"
 
 
 def test_a_witness_stays_one_at_each_rung() -> None:
@@ -157,18 +209,18 @@ def test_a_witness_stays_one_at_each_rung() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "has_more"), [((2.0, 3.0, 2.5, 1.0), True), ((3.0, 1.0, 2.0, 1.5), False)]
+    ("ends", "has_more"), [((2.0, 2.2, 3.0, 2.1), True), ((3.0, 1.0, 2.0, 1.5), False)]
 )
 def test_there_are_more_while_the_evidence_speaks_against_a_rung(
     ends: Sequence[float], has_more: bool
 ) -> None:
     check = OrderCheck()
     assert weak(check, 0)
-    check.leave(0)
+    check.end(0, [0.0], math.inf)
     for number, (early, end) in enumerate(zip((1.0, 0.5, 0.7, 0.6), ends, strict=True), start=1):
         train(check, number, [early, end])
-    assert not check.open_rungs, "three discordant pairs and more are wanted for that"
-    assert check.take_witness(5) is has_more
+    assert not check.open_rungs, "more discordant pairs are wanted for that"
+    assert [check.take_witness(number) for number in (5, 6, 7)] == [has_more, has_more, False]
 
 
 # -- what others found -------------------------------------------------------------------------
