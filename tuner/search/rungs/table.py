@@ -77,7 +77,7 @@ class RungTable:
 
     def step_at(self, place: float) -> int:
         """The step of rung `place`; k + 0.5 lies between rung k and the next, as a ratio."""
-        return math.ceil(self.first * self.factor**place)
+        return math.ceil(self.first * math.pow(self.factor, place))
 
     def is_halfway(self, number: int, step: int) -> bool:
         """Whether a trial has trained half the way, as a ratio, from its rung to the next."""

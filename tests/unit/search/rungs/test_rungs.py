@@ -130,3 +130,24 @@ def test_as_many_go_on_as_the_paper_says_and_no_better_one_waits(
     assert len(promoted) == len(losses) // factor
     in_order = sorted(range(len(losses)), key=lambda each: (losses[each], each))
     assert promoted == in_order[: len(promoted)]
+
+
+# -- halfway -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "factor"), [(1, 2), (1, 3), (2, 3), (7, 4)])
+def test_halfway_is_the_same_ratio_from_both_rungs(first: int, factor: int) -> None:
+    made = RungTable(first=first, factor=factor)
+    for rung in range(8):
+        assert made.step_at(rung) == made.step_of(rung)
+        step = made.step_at(rung + 0.5)
+        assert step - 1 < first * factor**rung * math.sqrt(factor) <= step
+
+
+def test_a_trial_is_halfway_after_its_own_rung_only() -> None:
+    made = RungTable(first=2, factor=3)
+    assert not made.is_halfway(0, 4)
+    made.come(0, 0, 1.0)
+    assert [step for step in range(1, 20) if made.is_halfway(0, step)] == [4, 5]
+    made.come(0, 1, 1.0)
+    assert [step for step in range(1, 20) if made.is_halfway(0, step)] == [*range(11, 18)]
