@@ -183,6 +183,22 @@ def test_a_rung_opens_halfway_to_the_end(url: str) -> None:
     assert trust.as_json() == stored
 
 
+def test_an_order_that_says_nothing_of_the_next_is_told(url: str) -> None:
+    """Six trials pass the second rung; their order there has no relation to that at the third."""
+    with searches(url, checked("stop")) as (search,):
+        for number, later in enumerate((2, 5, 0, 3, 4, 1)):
+            assert not search.scheduler.take_notes()
+            trial = search.ask()
+            assert trial is not None
+            for step, value in ((1, number), (3, number), (9, later)):
+                search.report(trial.trial_id, step, {"accuracy": 0.1 * value})
+        (message,) = search.scheduler.take_notes()
+    assert message == (
+        "The order of trials at step 3 agrees with the order at step 9 in 47% of pairs "
+        "(6 trials): the first rung is now step 9."
+    )
+
+
 def test_feasible_trials_count_whoever_completed_them(url: str) -> None:
     with searches(url, checked("stop"), 2) as (ours, theirs):
         completed = (theirs, 0.7, 0.0), (theirs, 0.8, 1.0), (ours, 0.85, 1.0), (ours, 0.9, 0.0)

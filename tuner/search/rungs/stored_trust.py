@@ -119,17 +119,21 @@ def _place(step: int, steps: Sequence[int]) -> float:
 
 
 def trust_text(trust: StoredTrust) -> str:
-    """Describes how far the first rung can be trusted; empty if unknown.
+    """Describes how far the rungs can be trusted, by the worst open one; empty if unknown.
 
     For example: "the order at step 2 agrees with the order at the end in 31 % of pairs (12 trials):
     the first rung is now step 6".
     """
     if not trust.rungs:
         return ""
-    shown = next((each for each in trust.rungs if each.trust.is_open), trust.rungs[0])
-    share = shown.trust.agreement.share
-    if math.isnan(share):
+    known = [each for each in trust.rungs if not math.isnan(each.trust.agreement.share)]
+    # Others open with the one that agrees least.
+    opened = [each for each in known if each.trust.is_open]
+    least = min(opened, key=lambda each: each.trust.agreement.share, default=None)
+    shown = least or next(iter(known), None)
+    if shown is None:
         return ""
+    share = shown.trust.agreement.share
     later = "at the end" if shown.later_step is None else f"at step {shown.later_step}"
     text = (
         f"the order of trials at step {shown.step} agrees with the order {later} in {share:.0%} "

@@ -93,6 +93,58 @@ def test_three_reversed_trials_open_a_rung_and_two_do_not() -> None:
     assert check.open_rungs == {0}
 
 
+#: Rankings of six trials without relation: seven pairs of fifteen are in the same order.
+UNRELATED = (2.0, 5.0, 0.0, 3.0, 4.0, 1.0)
+
+
+def test_a_rung_whose_order_says_nothing_of_the_next_opens() -> None:
+    check = OrderCheck()
+    for number, later in enumerate(UNRELATED):
+        assert not check.open_rungs
+        check.come(number, [float(number)])
+        check.come(number, [float(number), later])
+        check.judge()
+    assert check.open_rungs == {0}
+    assert check.trust()[0].agreement.share == 7 / 15
+
+
+def test_the_last_rung_opens_where_it_says_nothing_of_the_end_and_others_with_it() -> None:
+    check = OrderCheck()
+    for number, end in enumerate(UNRELATED):
+        assert not check.open_rungs
+        train(check, number, [float(number), float(number), end])
+    assert check.open_rungs == {0, 1}
+
+
+def test_a_rung_is_compared_with_the_next_that_is_closed() -> None:
+    """Rung 1 is contradicted, rung 2 is not: what counts for rung 0 is that it agrees with that."""
+    check = OrderCheck()
+    for number in range(3):
+        train(check, number, [float(number), float(number), float(-number), float(-number)])
+    assert check.open_rungs == {0, 1}
+    for number in range(3, 8):
+        train(check, number, [float(number), float(-number), float(number), float(number)])
+    assert check.open_rungs == {1}, "rung 0 has closed"
+    for number in range(8, 20):
+        train(check, number, [float(number), float(-number), float(number), float(number)])
+        assert check.open_rungs == {1}
+
+
+def test_rungs_before_one_that_is_contradicted_open_with_it() -> None:
+    """Their rankings agree with each other, and none with the end."""
+    check = OrderCheck()
+    for number in range(12):
+        check.come(number, [float(number)])
+        check.come(number, [float(number), float(number)])
+        check.judge()
+    assert not check.open_rungs
+    for number in range(3):
+        check.come(number, [float(number)] * 3)
+        check.end(number, [float(number)] * 3, float(-number))
+        check.judge()
+    assert check.open_rungs == {0, 1, 2}
+
+
 def test_it_opens_by_the_losses_halfway_to_the_end() -> None:
     check = OrderCheck()
     for number in range(3):
