@@ -1,4 +1,4 @@
-"""Seven ways to make recorded curves harder to search: each misleads another part of a search."""
+"""Ways to make recorded curves harder to search: each misleads another part of a search."""
 
 from __future__ import annotations
 
@@ -178,6 +178,32 @@ def turned_until(until: int) -> Spoil:
     return turn
 
 
+@dataclass(frozen=True, kw_only=True)
+class Meaningless(Task):
+    """What a configuration reports before an epoch says nothing of it: one value, at random."""
+
+    until: int
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        recorded = super().train(params)
+        lowest = float(np.nanmin(self.table.values))
+        # Below the median end, as above.
+        value = lowest + 0.98 * float(_random(params).random()) * (self.median - lowest)
+        early = [value] * min(self.until, len(recorded.values))
+        return replace(recorded, values=[*early, *recorded.values[self.until :]])
+
+
+def meaningless_until(until: int) -> Spoil:
+    return lambda task: Meaningless(
+        **_same(task, name=f"{task.name}, meaningless until {until}"), until=until
+    )
+
+
+def _random(params: Mapping[str, ParamValue]) -> np.random.Generator:
+    """The same for the same configuration."""
+    return np.random.default_rng([_SEED, zlib.crc32(repr(sorted(params.items())).encode())])
+
+
 class Measured(float):
     """A value with noise, that knows what it is without."""
 
@@ -208,8 +234,7 @@ class Noisy(Task):
 
     def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
         recorded = super().train(params)
-        seed = zlib.crc32(repr(sorted(params.items())).encode())
-        noise = np.random.default_rng([_SEED, seed]).normal(0.0, _NOISE, len(recorded.values))
+        noise = _random(params).normal(0.0, _NOISE, len(recorded.values))
         values: list[float] = [
             Measured(v, float(e)) for v, e in zip(recorded.values, noise, strict=True)
         ]
@@ -227,6 +252,8 @@ def noisy(task: Task) -> Task:
 WAYS: Mapping[str, Spoil] = {
     "turned5": turned_until(5),
     "turned25": turned_until(25),
+    "turned40": turned_until(40),
+    "meaningless15": meaningless_until(15),
     "categories": categories,
     "conditional": conditional,
     "without_effect": without_effect,

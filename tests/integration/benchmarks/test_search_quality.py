@@ -19,7 +19,7 @@ from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
-from benchmarks.search_quality.spoilt import WAYS
+from benchmarks.search_quality.spoilt import WAYS, meaningless_until
 from benchmarks.search_quality.systems import (
     AUTO,
     EARLIER_TASK,
@@ -273,6 +273,19 @@ def test_the_order_is_turned_round_until_an_epoch_and_right_from_it_on(task: Tas
         ]
         assert (list(c[5:]), list(d[5:])) == (list(a[5:]), list(b[5:]))
         assert max(c[:5]) < turned.median
+
+
+def test_early_values_say_nothing_and_later_ones_are_as_recorded(task: Task) -> None:
+    harder, several = meaningless_until(5)(task), configurations(task, 40)
+    trained = [(task.train(each).values, harder.train(each).values) for each in several]
+    for recorded, values in trained:
+        assert len({*values[:5]}) == 1
+        assert values[0] < harder.median
+        assert list(values[5:]) == list(recorded[5:])
+    early = [values[0] for _, values in trained]
+    correlation = np.corrcoef([recorded[4] for recorded, _ in trained], early)[0, 1]
+    # Of 40 by chance: below 0.32 in 19 of 20 cases.
+    assert abs(correlation) < 0.32
 
 
 def test_what_is_searched_is_another_space(task: Task) -> None:
