@@ -99,7 +99,7 @@ def retry(
     study: Study = None,
     debug: Debug = False,
 ) -> None:
-    """Runs the configuration of a trial once more, before all others."""
+    """Runs the configuration of a trial once more, before new ones."""
     with Edge(debug, **_EDGE):
         from tuner.actions.commands import whoever_asks
         from tuner.actions.retry import retry as retry_trial
@@ -112,7 +112,8 @@ def retry(
         done = retry_trial(place, number, now, asked_by=whoever_asks())
         print(
             f"Trial {done.new_number} of study {done.study!r} waits, with the parameters of trial "
-            f"{done.trial_number}. It is the next trial to start. It counts in budget.trials.",
+            f"{done.trial_number}. It starts before all trials that are not suggested yet. It "
+            "counts in budget.trials.",
             flush=True,
         )
 
