@@ -210,7 +210,7 @@ class OrderCheck:
 
     def take_witness(self, number: int) -> bool:
         """Whether a trial that a rung would end is trained on to check the order."""
-        if self._wants_witness:
+        if number not in self._under_way and self._wants_witness:
             self.add_witness(number)
         return number in self._under_way
 
@@ -249,9 +249,7 @@ class OrderCheck:
         worst = self._worst(rung, n_least=_N_TO_OPEN)
         if rung.agreement(worst).z < _CONTRADICTS:
             return worst
-        following = next(
-            each for each in self._in_effect([*range(index + 1, len(self._rungs)), END])
-        )
+        following = next(self._in_effect([*range(index + 1, len(self._rungs)), END]))
         agreement = rung.agreement(following)
         return following if agreement.n_trials >= _N_TO_DOUBT and agreement.z <= _AGREES else None
 

@@ -244,6 +244,15 @@ def test_a_slow_witness_holds_up_no_other() -> None:
     assert [number for number in range(100) if weak(check, number)] == [0, 9, 99]
 
 
+def test_a_witness_counts_once_however_many_rungs_it_reaches() -> None:
+    check = OrderCheck()
+    assert [weak(check, number) for number in range(9)] == [True] + [False] * 8
+    check.come(9, [9.0])
+    check.come(0, [0.0, 0.0])
+    assert check.take_witness(0)
+    assert check.take_witness(9), "another one of ten"
+
+
 def test_a_witness_that_fails_is_replaced() -> None:
     check = OrderCheck()
     assert [weak(check, number) for number in range(3)] == [True, False, False]
