@@ -209,6 +209,48 @@ def test_each_report_is_answered_with_its_step(make_world):
     ]
 
 
+def deaf(worker: FakeWorker) -> None:
+    """It never asks whether it should end."""
+    worker.later(0.1, worker.hello)
+    for step in range(1, 5):
+        worker.later(0.2 * step, lambda step=step: worker.report(step, 0.1))
+    worker.later(1.0, worker.complete)
+
+
+def test_program_that_does_not_ask_whether_to_end_is_named_once(make_world):
+    pruner = optuna.pruners.ThresholdPruner(lower=0.5)
+    world = make_world(deaf, n_devices=1, n_trials=8, pruner=pruner)
+    assert world.run().n_completed == 8
+    (said,) = world.said
+    assert said.startswith("3 trials were to end early and went on to their end")
+    assert "call trial.should_prune() after each trial.report(...)" in said
+
+
+def test_program_that_sometimes_ends_early_is_not_named(make_world):
+    """Some trials are at their last step when the verdict arrives."""
+
+    def program(worker: FakeWorker) -> None:
+        if worker.trial_number != 1:
+            deaf(worker)
+            return
+        worker.later(0.1, worker.hello)
+        worker.later(0.2, lambda: worker.report(1, 0.1))
+        worker.later(0.6, lambda: worker.finish(Outcome.PRUNED, cause=Cause.PRUNER))
+        worker.later(0.7, lambda: worker.exit(0))
+
+    pruner = optuna.pruners.ThresholdPruner(lower=0.5)
+    world = make_world(program, n_devices=1, n_trials=8, pruner=pruner)
+    result = world.run()
+    assert (result.n_completed, result.n_pruned) == (7, 1)
+    assert not world.said
+
+
+def test_program_whose_trials_are_all_good_is_not_named(make_world):
+    world = make_world(deaf, n_devices=1, n_trials=8, pruner=optuna.pruners.NopPruner())
+    assert world.run().n_completed == 8
+    assert not world.said
+
+
 def test_pruner_gives_up_and_says_why(make_world):
     pruner = optuna.pruners.ThresholdPruner(lower=0.5)
     world = make_world(sleeps, n_devices=1, n_trials=1, pruner=pruner)

@@ -12,6 +12,7 @@ from tuner.dispatch.attempts.endings.attempt_ending import completed
 from tuner.dispatch.attempts.endings.lost_attempts import LostAttempts
 from tuner.dispatch.attempts.endings.nothing_left import NothingLeft
 from tuner.dispatch.attempts.endings.retries import Retries
+from tuner.dispatch.attempts.endings.unheard_verdicts import UnheardVerdicts
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
@@ -62,6 +63,7 @@ class TrialOutcomes:
         self._say = say
         self._folders = folders
         self._lost = LostAttempts(search=search, recorder=recorder, files=files)
+        self._unheard = UnheardVerdicts()
         self._nothing_left = NothingLeft(search=search, recorder=recorder, files=files, say=say)
 
     def candidate(self, asked: AskedTrial) -> Candidate | None:
@@ -128,6 +130,8 @@ class TrialOutcomes:
         if ending.outcome is Outcome.LOST:
             ending = self._lost_or_failed(live.attempt, ending)
         self._nothing_left.note(live, ending)
+        if note := self._unheard.note(live, ending):
+            self._say(note)
         return ending
 
     def _completed_by_limit(self, live: LiveAttempt, ending: Ending) -> Ending:
