@@ -168,7 +168,7 @@ def test_a_rung_opens_halfway_to_the_end(url: str) -> None:
         search.report(ids[2], 18, {"accuracy": 0.9})
         (message,) = search.scheduler.take_notes()
         assert message == (
-            "The order of trials at step 1 agrees with the order at step 16 in 0% of pairs "
+            "The order of trials at step 9 agrees with the order at step 16 in 0% of pairs "
             "(3 trials): every trial continues at each rung."
         )
         trial = search.ask()

@@ -119,7 +119,7 @@ def _place(step: int, steps: Sequence[int]) -> float:
 
 
 def trust_text(trust: StoredTrust) -> str:
-    """Describes how far the rungs can be trusted, by the worst open one; empty if unknown.
+    """Describes how far the rungs can be trusted, by the last open one; empty if unknown.
 
     For example: "the order at step 2 agrees with the order at the end in 31 % of pairs (12 trials):
     the first rung is now step 6".
@@ -127,10 +127,9 @@ def trust_text(trust: StoredTrust) -> str:
     if not trust.rungs:
         return ""
     known = [each for each in trust.rungs if not math.isnan(each.trust.agreement.share)]
-    # Others open with the one that agrees least.
+    # The last one: others before it may have opened with it.
     opened = [each for each in known if each.trust.is_open]
-    least = min(opened, key=lambda each: each.trust.agreement.share, default=None)
-    shown = least or next(iter(known), None)
+    shown = next(iter([*reversed(opened), *known]), None)
     if shown is None:
         return ""
     share = shown.trust.agreement.share
