@@ -42,6 +42,6 @@ class UnheardVerdicts:
         return (
             f"{_N_UNHEARD} trials were to end early and went on to their end, and none has ended "
             "early since this start. Either their program does not ask: call trial.should_prune() "
-            "after each trial.report(...), and raise optuna.TrialPruned where it is true. Or its "
-            "steps are so short that it has ended before the answer arrives: report less often."
+            "after each trial.report(...), and raise optuna.TrialPruned where it is true. Or they "
+            "train so briefly that the answer arrives after their end."
         )

@@ -18,7 +18,7 @@ from tuner.search.samplers.curve_gp.feasibility import is_able
 
 Array = NDArray[np.float64]
 
-#: Maximum number of trials that count, for the duration of a suggestion.
+#: Maximum number of trials that count: each is one more point of the process.
 _N_MOST = 50
 
 
