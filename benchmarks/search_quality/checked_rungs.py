@@ -14,18 +14,32 @@ class CheckedRungs:
         self._table.is_final = True
         self._orders = OrderCheck()
 
-    def is_weak(self, number: int, step: int, value: float) -> bool:
+    def is_weak(self, number: int, step: int, value: float, *, held_s: float) -> bool:
+        """Whether a trial ends here.
+
+        Args:
+            number: Its number.
+            step: Step of its report.
+            value: The larger the better.
+            held_s: Seconds since its worker took it up.
+        """
         table = self._table
         if table.is_halfway(number, step):
             rung = table.rung_of(number)
             self._orders.pass_halfway(number, self._losses(number, rung), -value)
             self._judge()
         for rung in table.come(number, table.rung_at(step), -value):
-            self._orders.come(number, self._losses(number, rung))
+            self._orders.come(number, self._losses(number, rung), step_s=held_s / step)
             self._judge()
             if not table.standing(number, rung).goes_on:
-                return not self._orders.take_witness(number)
+                return not self._is_spared(number)
         return False
+
+    def _is_spared(self, number: int) -> bool:
+        is_spared = self._orders.take_witness(number)
+        if not is_spared:
+            self._orders.leave(number)
+        return is_spared
 
     def complete(self, number: int, value: float) -> None:
         rung = self._table.rung_of(number)

@@ -100,11 +100,15 @@ class OptunaSearch:
             if verdict is Verdict.PAUSE:
                 self._move(trial, TrialState.WAITING)
             return verdict
-        checked = self._checked
-        if live.should_prune() if checked is None else checked.is_weak(trial, step, value):
+        if self._is_weak(trial, step, value, held_s):
             self.study.tell(live, state=TrialState.PRUNED)
             return Verdict.STOP
         return Verdict.GO_ON
+
+    def _is_weak(self, trial: int, step: int, value: float, held_s: float) -> bool:
+        if self._checked is None:
+            return self._trials[trial].should_prune()
+        return self._checked.is_weak(trial, step, value, held_s=held_s)
 
     def complete(self, trial: int, step: int, value: float) -> None:
         self._trials[trial].report(value, step)

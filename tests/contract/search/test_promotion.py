@@ -261,7 +261,7 @@ def test_a_first_report_beyond_two_rungs(
         return AshaPruner(1, mode=mode, check_order=check_order)
 
     with searching(tmp_path, make_pruner) as search:
-        for value in (0.9, 0.8, 0.7):
+        for value in (0.9, 0.8, 0.7, 0.6):
             first = asked(search)
             search.report(first.trial_id, 3, {"accuracy": value})
         late = asked(search)

@@ -28,9 +28,9 @@ class AshaPruner(SuccessiveHalvingPruner):
         mode: `promote` or `stop`.
         check_order: Compares the ranking of trials at each rung with their later ranking. If a
             rung's ranking is contradicted, no trial ends or pauses there. For the check, some
-            trials that a rung would end are trained on, one of ten and then ever fewer. A report
-            that passes several rungs is compared at the last of them only, not at each. With one
-            objective only.
+            quick trials that a rung would end are trained on, three of the first, one of ten and
+            then ever fewer. A report that passes several rungs is compared at the last of them
+            only, not at each. With one objective only.
 
     Raises:
         ValueError: If a value is out of its range.

@@ -7,11 +7,16 @@ winners. If it is random, two thirds of what a model suggests are thrown away.
 
 A reversal shows in the trials that passed a rung: their ranking there contradicts their ranking at
 a later rung, or at their end. Those trials all looked good, so some that did not are trained to
-their end as well: the witnesses, one of the first trials, one of the first ten, of the first
-hundred and so on, and continuously while the evidence contradicts a rung. Agreement is Kendall's
-rank correlation (Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the
-highest rung to the end of a training is up to two thirds of it, and every trial that is ended in
-this time is ended by a ranking that may be reversed.
+their end as well: the witnesses, three of the first trials, one of ten, of a hundred and so on, and
+continuously while the evidence contradicts a rung. Agreement is Kendall's rank correlation
+(Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the highest rung to
+the end of a training is up to two thirds of it, and every trial that is ended in this time is ended
+by a ranking that may be reversed.
+
+Only quick trials are witnesses: durations differ by a factor of ten and more, and what a witness
+takes is lost to the search if the rankings hold. Where one trial trains after the other, durations
+are not compared, so that a study with a seed on one device repeats exactly; then the first witness
+is one trial, not three.
 
 A rung is open, so that every trial passes it, if its ranking is contradicted later, or if it does
 not agree with that of the next rung in effect. The rungs before it open with it: an earlier ranking
@@ -45,8 +50,14 @@ _N_TO_DOUBT = 6
 _N_TO_CLOSE = 5
 #: Newest pairs that are compared.
 _N_COMPARED = 30
-#: One witness in this many trials at first, then in the square of it, and so on.
+#: Witnesses among the first trials where trials train side by side: as many as can contradict a
+#: rung.
+_N_FIRST_WITNESSES = _N_TO_OPEN
+#: Then one in this many trials, in the square of it, and so on.
 _WITNESS_BASE = 10
+#: A witness is among the quickest 1 in this many, by seconds per step, of the newest trials.
+_QUICKEST_OF = 4
+_N_TIMED = 100
 #: Witnesses at the same time while a rung is contradicted. Trainings differ in length: with one, a
 #: slow witness would be the only evidence for half of a study.
 _N_WITNESSES_AT_ONCE = 2
@@ -145,21 +156,29 @@ class OrderCheck:
         self._newest = -1
         self._n_witnesses = 0
         self._under_way: set[int] = set()
+        #: By trial that has reached a rung and trains: its seconds per step until its first rung.
+        self._step_s: dict[int, float | None] = {}
+        self._newest_step_s: deque[float] = deque(maxlen=_N_TIMED)
+        #: Whether two trials have trained at the same time.
+        self._is_parallel = False
         #: By trial that trains: the rung behind which it was halfway to the next.
         self._halfway: dict[int, int] = {}
 
     # -- what happens ------------------------------------------------------------------------
 
-    def come(self, number: int, losses: Sequence[float]) -> None:
+    def come(self, number: int, losses: Sequence[float], *, step_s: float | None = None) -> None:
         """Records that a trial has reached one more rung.
 
         Args:
             number: Its number.
             losses: Its losses at the rungs so far, the newest last; the smaller the better.
+            step_s: Seconds per step so far, its start included; None if unknown.
         """
         while len(self._rungs) < len(losses):
             self._rungs.append(_Rung())
-        self._n_trials += len(losses) == 1
+        if len(losses) == 1:
+            self._n_trials += 1
+            self._begin(number, step_s)
         self._newest = max(self._newest, number)
         self._add(number, losses[:-1], len(losses) - 1, losses[-1])
 
@@ -193,11 +212,18 @@ class OrderCheck:
         self._add(number, losses, END, last)
 
     def leave(self, number: int) -> None:
-        """A trial has ended without a result; if it was a witness, another one is."""
+        """A trial has paused, or ended without a result; if it was a witness, another one is."""
         self._n_witnesses -= number in self._under_way
         self._forget(number)
 
+    def _begin(self, number: int, step_s: float | None) -> None:
+        self._step_s[number] = step_s
+        self._is_parallel = self._is_parallel or len(self._step_s) > 1
+        if step_s is not None:
+            self._newest_step_s.append(step_s)
+
     def _forget(self, number: int) -> None:
+        self._step_s.pop(number, None)
         self._under_way.discard(number)
         self._halfway.pop(number, None)
 
@@ -210,7 +236,8 @@ class OrderCheck:
 
     def take_witness(self, number: int) -> bool:
         """Whether a trial that a rung would end is trained on to check the order."""
-        if number not in self._under_way and self._wants_witness:
+        is_new = number not in self._under_way
+        if is_new and self._wants_witness and self._is_quick(number):
             self.add_witness(number)
         return number in self._under_way
 
@@ -220,11 +247,20 @@ class OrderCheck:
 
     @property
     def _wants_witness(self) -> bool:
-        if self._n_trials >= _WITNESS_BASE**self._n_witnesses:
+        n_first = _N_FIRST_WITNESSES if self._is_parallel else 1
+        n_further = max(self._n_witnesses - n_first + 1, 0)
+        if self._n_trials >= _WITNESS_BASE**n_further:
             return True
         if len(self._under_way) >= _N_WITNESSES_AT_ONCE:
             return False
         return any(not rung.is_open and rung.agreement(END).z < 0 for rung in self._rungs)
+
+    def _is_quick(self, number: int) -> bool:
+        step_s = self._step_s.get(number)
+        if step_s is None or not self._is_parallel:
+            return True
+        in_order = sorted(self._newest_step_s)
+        return step_s <= in_order[(len(in_order) - 1) // _QUICKEST_OF]
 
     # -- rungs -------------------------------------------------------------------------------
 

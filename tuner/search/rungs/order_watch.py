@@ -14,6 +14,7 @@ from tuner.search.rungs.order_check import OrderCheck
 from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust, trust_sentence
 from tuner.search.rungs.table import RungTable
 from tuner.store.optuna_compat import trial_id_of
+from tuner.store.optuna_tables.pauses import is_paused
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 WITNESS_KEY = "tuner:witness"
@@ -38,10 +39,16 @@ class OrderWatch:
         self._ended: set[int] = set()
         self._messages: list[str] = []
 
-    def learn(self, number: int, rungs: Sequence[int]) -> None:
-        """Records the rungs that a trial has newly reached."""
+    def learn(self, number: int, rungs: Sequence[int], *, step_s: float | None = None) -> None:
+        """Records the rungs that a trial has newly reached.
+
+        Args:
+            number: Its number.
+            rungs: The rungs.
+            step_s: Seconds per step so far, its start included; None if unknown.
+        """
         for rung in rungs:
-            self._check.come(number, self._losses(number, rung))
+            self._check.come(number, self._losses(number, rung), step_s=step_s)
 
     def pass_by(self, trial: FrozenTrial, step: int, loss: float) -> None:
         """Compares a running trial that reports between two rungs.
@@ -86,7 +93,7 @@ class OrderWatch:
             self._take_over(StoredTrust.from_json(stored))
         if loss is not None and trial.number not in self._ended:
             self._learn_end(trial.number, loss)
-        elif trial.state.is_finished():
+        elif trial.state.is_finished() or is_paused(trial):
             self._check.leave(trial.number)
 
     def spares(self, trial: FrozenTrial, rung: int) -> bool:
@@ -100,7 +107,7 @@ class OrderWatch:
         return True
 
     def leave(self, number: int) -> None:
-        """A trial has ended without a result."""
+        """A trial has paused, or ended without a result."""
         self._check.leave(number)
 
     def take_messages(self) -> list[str]:

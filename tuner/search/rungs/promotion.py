@@ -192,7 +192,8 @@ class Promotion(Scheduler):
         trial = self._storage.get_trial(trial_id)
         if self._pruner.has_slices and held_s is not None:
             self._pace.reported(trial.number, step, held_s, known=trial.intermediate_values)
-        standing = self.judge(trial, step, values)
+        step_s = None if held_s is None else held_s / max(step, 1)
+        standing = self.judge(trial, step, values, step_s=step_s)
         if standing is None:
             return CONTINUE
         if standing.loss < math.inf and (standing.goes_on or self._is_spared(trial, standing)):
@@ -204,10 +205,23 @@ class Promotion(Scheduler):
     def _is_spared(self, trial: FrozenTrial, standing: Standing) -> bool:
         return self._watch is not None and self._watch.spares(trial, standing.rung)
 
-    def judge(self, trial: FrozenTrial, step: int, values: Sequence[float]) -> Standing | None:
+    def judge(
+        self,
+        trial: FrozenTrial,
+        step: int,
+        values: Sequence[float],
+        *,
+        step_s: float | None = None,
+    ) -> Standing | None:
         """A trial's standing at the rung that a report reaches; None between rungs.
 
         A NaN value is worse than all others.
+
+        Args:
+            trial: The trial.
+            step: Step of the report.
+            values: The reported values.
+            step_s: Seconds per step so far, the trial's start included; None if unknown.
         """
         if self._has_several:
             self._last_steps[trial.number] = step
@@ -219,7 +233,7 @@ class Promotion(Scheduler):
             self._watch.pass_by(trial, step, self._loss(values[0]))
         standing = None
         for rung in self._new_rungs(table, trial.number, step):
-            standing = self._come_noted(table, trial, rung, values)
+            standing = self._come_noted(table, trial, rung, values, step_s)
             if table.is_final and not standing.goes_on:
                 break
         return None if trial.number in self._unbound else standing
@@ -236,13 +250,18 @@ class Promotion(Scheduler):
         return new if judges_each else new[-1:]
 
     def _come_noted(
-        self, table: RungTable, trial: FrozenTrial, rung: int, values: Sequence[float]
+        self,
+        table: RungTable,
+        trial: FrozenTrial,
+        rung: int,
+        values: Sequence[float],
+        step_s: float | None,
     ) -> Standing:
         noted = list(values) if self._has_several else values[0]
         new = self._come(table, trial.number, rung, values)
         for each in new:
             self._storage.set_trial_system_attr(trial_id_of(trial), rung_key(each), noted)
-        self._learn(trial.number, new)
+        self._learn(trial.number, new, step_s)
         if self._watch is not None and rung > 0:
             self._watch.judge(trial)
         if isinstance(table, SliceTable):
@@ -371,9 +390,9 @@ class Promotion(Scheduler):
             self._watch = OrderWatch(self._storage, table)
         return table
 
-    def _learn(self, number: int, rungs: Sequence[int]) -> None:
+    def _learn(self, number: int, rungs: Sequence[int], step_s: float | None = None) -> None:
         if self._watch is not None:
-            self._watch.learn(number, rungs)
+            self._watch.learn(number, rungs, step_s=step_s)
 
     def _final_loss(self, trial: FrozenTrial) -> float | None:
         """Final loss of a trial; None if it did not complete."""

@@ -225,28 +225,48 @@ def test_orders_without_relation_do_not_stay_open_by_much_evidence_for_them(seed
 # -- witnesses ---------------------------------------------------------------------------------
 
 
-def weak(check: OrderCheck, number: int) -> bool:
-    check.come(number, [float(number)])
-    return check.take_witness(number)
+def weak(check: OrderCheck, number: int, step_s: float | None = None) -> bool:
+    """A trial comes to the first rung; whether it trains on although the rung would end it."""
+    check.come(number, [float(number)], step_s=step_s)
+    if check.take_witness(number):
+        return True
+    check.leave(number)
+    return False
 
 
-def test_witnesses_are_one_of_the_first_of_ten_of_a_hundred() -> None:
-    check, witnesses = OrderCheck(), []
-    for number in range(300):
+def side_by_side() -> OrderCheck:
+    """Trial 0 has passed the first rung and trains on, whatever others do."""
+    check = OrderCheck()
+    check.come(0, [0.0])
+    return check
+
+
+@pytest.mark.parametrize(
+    ("check", "first"), [(side_by_side(), [1, 2, 3]), (OrderCheck(), [1])], ids=["beside", "alone"]
+)
+def test_witnesses_are_of_the_first_trials_of_ten_and_of_a_hundred(
+    check: OrderCheck, first: list[int]
+) -> None:
+    """Three of the first where trials train side by side, else one."""
+    witnesses = []
+    for number in range(1, 300):
         if weak(check, number):
             witnesses.append(number)
             check.end(number, [float(number)], float(number))
-    assert witnesses == [0, 9, 99]
+    assert [each for each in witnesses if each < 9] == first
+    assert len(witnesses) == len(first) + 2
+    assert witnesses[-2] in (9, 10)
+    assert witnesses[-1] in (99, 100)
 
 
 def test_a_slow_witness_holds_up_no_other() -> None:
     check = OrderCheck()
-    assert [number for number in range(100) if weak(check, number)] == [0, 9, 99]
+    assert [number for number in range(100) if weak(check, number)] == [0, 1, 2, 9, 99]
 
 
 def test_a_witness_counts_once_however_many_rungs_it_reaches() -> None:
     check = OrderCheck()
-    assert [weak(check, number) for number in range(9)] == [True] + [False] * 8
+    assert [weak(check, number) for number in range(9)] == [True] * 3 + [False] * 6
     check.come(9, [9.0])
     check.come(0, [0.0, 0.0])
     assert check.take_witness(0)
@@ -255,11 +275,54 @@ def test_a_witness_counts_once_however_many_rungs_it_reaches() -> None:
 
 def test_a_witness_that_fails_is_replaced() -> None:
     check = OrderCheck()
-    assert [weak(check, number) for number in range(3)] == [True, False, False]
+    assert [weak(check, number) for number in range(5)] == [True] * 3 + [False] * 2
     check.leave(0)
-    assert [weak(check, number) for number in range(3, 6)] == [True, False, False]
-    check.leave(1)
-    assert not weak(check, 6), "trial 1 was none"
+    assert [weak(check, number) for number in range(5, 7)] == [True, False]
+    check.leave(3)
+    assert not weak(check, 7), "trial 3 was none"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_witnesses_are_among_the_quickest_quarter_of_the_newest(seed: int) -> None:
+    rng, check = random.Random(seed), OrderCheck()
+    came: list[float] = []
+    witnesses = {}
+    for number in range(400):
+        came.append(rng.lognormvariate(0, 1))
+        check.come(number, [float(number)], step_s=came[-1])
+        if check.take_witness(number):
+            witnesses[number] = came[-1]
+    assert len(witnesses) == 5
+    for number, step_s in witnesses.items():
+        newest = came[max(0, number - 99) : number + 1]
+        assert sum(each < step_s for each in newest) <= len(newest) / 4
+
+
+def test_where_one_trial_trains_after_the_other_times_are_not_compared() -> None:
+    """A study with a seed on one device repeats, however busy the machine is."""
+    slow, quick = OrderCheck(), OrderCheck()
+    for check, times in ((slow, (1.0, 9.0)), (quick, (9.0, 1.0))):
+        check.come(0, [0.0], step_s=times[0])
+        check.end(0, [0.0], 0.0)
+        check.come(1, [1.0], step_s=times[1])
+    assert slow.take_witness(1)
+    assert quick.take_witness(1)
+
+
+def test_the_time_at_its_first_rung_is_that_of_a_trial() -> None:
+    check = OrderCheck()
+    for number, step_s in enumerate((1.0, 3.0, 2.0, 4.0)):
+        check.come(number, [float(number)], step_s=step_s)
+    check.come(1, [1.0, 1.0], step_s=0.1)
+    assert not check.take_witness(1), "a start counts less the longer a trial trains"
+    assert check.take_witness(0)
+
+
+def test_trials_that_are_equally_quick_may_all_be_witnesses() -> None:
+    check = OrderCheck()
+    for number in range(5):
+        check.come(number, [float(number)], step_s=2.0)
+    assert [check.take_witness(number) for number in range(5)] == [True] * 3 + [False] * 2
 
 
 def test_a_witness_stays_one_at_each_rung() -> None:
@@ -275,13 +338,14 @@ def test_a_witness_stays_one_at_each_rung() -> None:
 def test_there_are_more_while_the_evidence_speaks_against_a_rung(
     ends: Sequence[float], has_more: bool
 ) -> None:
-    check = OrderCheck()
-    assert weak(check, 0)
-    check.end(0, [0.0], math.inf)
-    for number, (early, end) in enumerate(zip((1.0, 0.5, 0.7, 0.6), ends, strict=True), start=1):
+    check = side_by_side()
+    for number in range(1, 4):
+        assert weak(check, number)
+        check.end(number, [float(number)], math.inf)
+    for number, (early, end) in enumerate(zip((1.0, 0.5, 0.7, 0.6), ends, strict=True), start=4):
         train(check, number, [early, end])
     assert not check.open_rungs, "more discordant pairs are wanted for that"
-    assert [check.take_witness(number) for number in (5, 6, 7)] == [has_more, has_more, False]
+    assert [check.take_witness(number) for number in (8, 9, 10)] == [has_more, has_more, False]
 
 
 # -- what others found -------------------------------------------------------------------------
