@@ -18,7 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.domain.messages import Action
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
-from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not
+from tuner.search.rungs.explanation import explain
+from tuner.search.rungs.freeze_thaw_table import SliceTable
 from tuner.search.rungs.order_watch import OrderWatch
 from tuner.search.rungs.pareto_table import ParetoTable
 from tuner.search.rungs.step_time import Measured, Pace
@@ -199,8 +200,17 @@ class Promotion(Scheduler):
         if standing.loss < math.inf and (standing.goes_on or self._is_spared(trial, standing)):
             return CONTINUE
         may_pause = standing.loss < math.inf and not self._stops
-        reason = self.explain(trial.number, standing, values, self._names)
-        return Verdict(action=Action.PAUSE if may_pause else Action.PRUNE, reason=reason)
+        return Verdict(
+            action=Action.PAUSE if may_pause else Action.PRUNE,
+            reason=self._explain(trial.number, standing, values),
+        )
+
+    def _explain(self, number: int, standing: Standing, values: Sequence[float]) -> str:
+        table = self.brackets.table_of(number)
+        assert table is not None
+        reported = dict(zip(self._names, values, strict=True))
+        has_brackets, sign = self._pruner.has_brackets, self._signs[0]
+        return explain(table, number, standing, reported, has_brackets=has_brackets, sign=sign)
 
     def _is_spared(self, trial: FrozenTrial, standing: Standing) -> bool:
         return self._watch is not None and self._watch.spares(trial, standing.rung)
@@ -338,41 +348,6 @@ class Promotion(Scheduler):
         self.sync(self._storage.get_trial(trial_id))
         note_resume(self._storage, trial_id)
         return trial_id
-
-    def explain(
-        self, number: int, standing: Standing, values: Sequence[float], names: Sequence[str]
-    ) -> str:
-        """Explains why a trial does not continue.
-
-        Args:
-            number: The trial's number.
-            standing: Its standing.
-            values: Its reported values.
-            names: Names of the objectives.
-
-        Returns:
-            A sentence without the full stop.
-        """
-        table = self.brackets.table_of(number)
-        assert table is not None
-        if isinstance(standing, SliceStanding):
-            return why_not(standing, table.step_of(standing.rung), values[0], names[0])
-        where = f"at rung {standing.rung} (step {table.step_of(standing.rung)})"
-        if self._pruner.has_brackets:
-            where += f" of the bracket from step {table.first}"
-        told = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, values, strict=True))
-        told = f"{where}, {told}"
-        best = f"the best 1 in {table.factor} of the {standing.n_came} trials at this rung"
-        n_needed = table.n_bootstrap + 1 if table.is_final else table.factor
-        if standing.n_came < n_needed:
-            return f"{told}: no trial continues before {n_needed} trials reached this rung"
-        if isinstance(table, ParetoTable):
-            front = table.front_of(number, standing.rung) + 1
-            return f"{told}: on Pareto front {front} and not among {best}"
-        if math.isinf(standing.loss):
-            return told
-        worse = "below" if self._signs[0] < 0 else "above"
-        return f"{told} is {worse} {self._signs[0] * standing.bar:.6g}, the limit of {best}"
 
     @property
     def _has_several(self) -> bool:
