@@ -253,3 +253,10 @@ def test_names_in_contributing_are_in_their_files(path: str, name: str) -> None:
     assert path in contributing
     assert name.removeprefix("class ").removeprefix("def ").strip("(") in contributing
     assert name in (ROOT / path).read_text()
+
+
+def test_every_decision_is_in_the_index_once() -> None:
+    text = (DOCS / "decisions.md").read_text()
+    entries = re.findall(r"^## (\d{4}-\d\d-\d\d) (.+)$", text, re.MULTILINE)
+    linked = re.findall(r"^- \[(.+)\]\(#(\d{4}-\d\d-\d\d)-", text, re.MULTILINE)
+    assert sorted(linked) == sorted((title, date) for date, title in entries)
