@@ -82,6 +82,7 @@ class FakeWorker:
         self.id = request.attempt_id
         self.rank = request.rank
         self.source: SourceId = world.channel.connect()
+        self._is_known = False
 
     @property
     def pid(self) -> int:
@@ -101,6 +102,7 @@ class FakeWorker:
 
     def hello(self, *, is_worker: bool = True, since_boot_s: float | None = None) -> None:
         token = self.request.environment[ENV_TOKEN]
+        self._is_known = True
         self.say(
             Hello(
                 attempt_id=self.id,
@@ -113,6 +115,8 @@ class FakeWorker:
         )
 
     def say(self, message: FromWorker) -> None:
+        """Raises AssertionError where it has not said hello: no program does that."""
+        assert self._is_known, f"{self.id} says {message} before its hello: turn the world first"
         self._world.channel.say(self.source, message)
 
     def report(self, step: int, value: float = 0.5, **metrics: float) -> None:

@@ -160,6 +160,7 @@ def test_one_that_is_cut_off_right_after_its_start_knows_of_others(make_world):
         for worker in world.workers:
             worker.fail("stopped", Outcome.CANCELLED, Cause.INTERRUPTED)
     world.turn_until(lambda: len(world.workers) == 4)
+    world.turn(1.0)
     for worker in world.workers[-2:]:
         worker.complete()
     world.run()
