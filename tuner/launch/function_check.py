@@ -68,9 +68,11 @@ def _signature_problem(signature: inspect.Signature, name: str, parameters: Sequ
     try:
         signature.bind(object())
     except TypeError:
+        # Others hand the parameters over beside the trial.
+        read = [each for each in names if each in parameters or each != "trial"]
         return (
             f"whose signature is {name}{signature}. It must be callable with one argument, the "
-            f"trial. {_write(name, names or parameters)}"
+            f"trial. {_write(name, read or parameters)}"
         )
     if len(names) == 1 and names[0] in parameters:
         return (

@@ -24,6 +24,7 @@ def check(folder: Path, text: str, name: str = "program:train") -> SourceCheck:
         ("def train(trial): ...", ""),
         ("def train(trial, *, epochs=3, **more: int): ...", ""),
         ("def train(): ...", "whose signature is train(). It must be callable with one argument"),
+        ("def train(trial, lr): ...", "Write def train(trial): lr = trial.params['lr']"),
         ("def train(lr): ...", "whose only argument is named after the parameter 'lr'"),
         ("async def train(trial): ...", "which is a coroutine (async def)"),
         ("def train(trial):\n  for i in range(3):\n    yield i", "which is a generator"),
