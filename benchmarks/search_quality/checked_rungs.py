@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.rungs.order_check import OrderCheck
+from tuner.search.rungs.stored_trust import StoredTrust, TrustJson
 
 
 class CheckedRungs:
-    """Ends trials at rungs whose order is checked, as a dispatcher does."""
+    """Ends trials at rungs whose order is checked, as a dispatcher does.
 
-    def __init__(self, pruner: AshaPruner) -> None:
+    Args:
+        pruner: Defines the rungs.
+        note: Stores with a running trial how far the rungs can be trusted, where one opens or
+            closes, and before it completes: the sampler reads it.
+    """
+
+    def __init__(self, pruner: AshaPruner, note: Callable[[int, TrustJson], None]) -> None:
+        self._note = note
+        self._n_changes = self._n_ended = 0
         self._table = pruner.new_table(pruner.least_rung)
         self._table.is_final = True
         self._orders = OrderCheck()
@@ -27,10 +38,10 @@ class CheckedRungs:
         if table.is_halfway(number, step):
             rung = table.rung_of(number)
             self._orders.pass_halfway(number, self._losses(number, rung), -value)
-            self._judge()
+            self._judge(number)
         for rung in table.come(number, table.rung_at(step), -value):
             self._orders.come(number, self._losses(number, rung), step_s=held_s / step)
-            self._judge()
+            self._judge(number)
             if not table.standing(number, rung).goes_on:
                 return not self._is_spared(number)
         return False
@@ -42,13 +53,21 @@ class CheckedRungs:
         return is_spared
 
     def complete(self, number: int, value: float) -> None:
+        """A trial that still runs is about to complete."""
         rung = self._table.rung_of(number)
         self._orders.end(number, self._losses(number, rung), -value)
-        self._judge()
+        self._n_ended += 1
+        self._judge(number, is_end=True)
 
-    def _judge(self) -> None:
-        self._orders.judge()
+    def _judge(self, number: int, *, is_end: bool = False) -> None:
+        has_changed = self._orders.judge()
         self._table.open_rungs = self._orders.open_rungs
+        self._n_changes += has_changed
+        if has_changed or is_end:
+            trust = StoredTrust.of(
+                self._orders.trust(), self._table, n_changes=self._n_changes, n_ended=self._n_ended
+            )
+            self._note(number, trust.as_json())
 
     def _losses(self, number: int, rung: int) -> list[float]:
         return [self._table.loss_of(number, each) for each in range(rung + 1)]

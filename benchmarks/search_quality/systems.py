@@ -31,6 +31,7 @@ from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceTable
 from tuner.search.rungs.step_time import Pace
+from tuner.search.rungs.stored_trust import TRUST_KEY, TrustJson
 from tuner.search.rungs.table import RungTable
 from tuner.search.samplers import tpe_speedup
 from tuner.search.samplers.transfer import N_TRANSFERRED
@@ -82,7 +83,7 @@ class OptunaSearch:
         self._paused = _Paused(pruner, self._trial) if _promotes(pruner) else None
         self._checked: CheckedRungs | None = None
         if isinstance(pruner, AshaPruner) and pruner.checks_order:
-            self._checked = CheckedRungs(pruner)
+            self._checked = CheckedRungs(pruner, self._note_trust)
 
     def next(self) -> Next:
         if self._paused is not None and (number := self._paused.promote()) is not None:
@@ -112,11 +113,16 @@ class OptunaSearch:
 
     def complete(self, trial: int, step: int, value: float) -> None:
         self._trials[trial].report(value, step)
+        if self._checked is not None:
+            self._checked.complete(trial, value)
         self.study.tell(self._trials[trial], value)
         if self._paused is not None:
             self._paused.complete(trial, step, value)
-        if self._checked is not None:
-            self._checked.complete(trial, value)
+
+    def _note_trust(self, number: int, trust: TrustJson) -> None:
+        trial_id = self._trials[number]._trial_id
+        stored: dict[str, Any] = {**trust}
+        self.study._storage.set_trial_system_attr(trial_id, TRUST_KEY, stored)
 
     def _move(self, number: int, state: TrialState) -> None:
         # As in the tables of a study: who is paused is none of those that run.

@@ -27,10 +27,11 @@ class AshaPruner(SuccessiveHalvingPruner):
         bootstrap_count: With `mode="stop"`: trials that must reach a rung before any passes it.
         mode: `promote` or `stop`.
         check_order: Compares the ranking of trials at each rung with their later ranking. If a
-            rung's ranking is contradicted, no trial ends or pauses there. For the check, some
-            quick trials that a rung would end are trained on, three of the first, one of ten and
-            then ever fewer. A report that passes several rungs is compared at the last of them
-            only, not at each. With one objective only.
+            rung's ranking is contradicted, no trial ends or pauses there, and `curve_gp` does not
+            learn from reports until there. For the check, some quick trials that a rung would end
+            are trained on: one of the first, three once a trial that passed has become worse, one
+            of ten and then ever fewer. A report that passes several rungs is compared at the last
+            of them only, not at each. With one objective only.
 
     Raises:
         ValueError: If a value is out of its range.

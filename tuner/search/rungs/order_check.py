@@ -7,29 +7,40 @@ winners. If it is random, two thirds of what a model suggests are thrown away.
 
 A reversal shows in the trials that passed a rung: their ranking there contradicts their ranking at
 a later rung, or at their end. Those trials all looked good, so some that did not are trained to
-their end as well: the witnesses, three of the first trials, one of ten, of a hundred and so on, and
+their end as well: the witnesses, one of the first trials, one of ten, of a hundred and so on, and
 continuously while the evidence contradicts a rung. Agreement is Kendall's rank correlation
 (Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the highest rung to
 the end of a training is up to two thirds of it, and every trial that is ended in this time is ended
 by a ranking that may be reversed.
 
+Witnesses of the first trials cost most: nothing good is known yet, and each is a training that the
+search lacks. So there is one, until a trial has relapsed: it passed a rung, and later is worse than
+it was there, by a third of the trials at the rung. Training improves a trial, and one that a rung
+selected by mistake returns to the mean, so this is evidence against the rung that costs nothing. It
+does not say which trials would have been better, so it opens no rung: it makes two more of the
+first trials witnesses, as many as can contradict a rung.
+
 Only quick trials are witnesses: durations differ by a factor of ten and more, and what a witness
 takes is lost to the search if the rankings hold. Where one trial trains after the other, durations
-are not compared, so that a study with a seed on one device repeats exactly; then the first witness
-is one trial, not three.
+are not compared, so that a study with a seed on one device repeats exactly.
 
 A rung is open, so that every trial passes it, if its ranking is contradicted later, or if it does
-not agree with that of the next rung in effect. The rungs before it open with it: an earlier ranking
-is not assumed to know more of the end than a later one. A rung closes once the trials that passed
-it while open, and were therefore not selected by it, have the same ranking there and at their end.
+not agree with that of the next rung in effect. That it does not agree is no evidence among trials
+that differ little at the rung, as those that it selected do (restriction of range, Thorndike,
+Personnel Selection, 1949): there must be as much variance as of some trials drawn at random. The
+rungs before it open with it: an earlier ranking is not assumed to know more of the end than a later
+one. A rung closes once the trials that passed it while open, and were therefore not selected by it,
+have the same ranking there and at their end.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import pvariance
 
 END = math.inf
 """In place of a rung: the end of a training."""
@@ -43,15 +54,21 @@ _CONTRADICTS, _AGREES = -1.0, 1.28
 #: Three whose ranking is reversed are found by chance in one of six; a fourth is often trained only
 #: when a tenth of the time has passed.
 _N_TO_OPEN = 3
-#: Minimum number of trials to open a rung that is not contradicted, but does not agree. Of six with
-#: a rank correlation of 0.7, four of five times the ranking agrees significantly.
+#: Minimum number of trials to open a rung that is not contradicted, but does not agree, and of
+#: trials drawn at random that vary as much. Of six with a rank correlation of 0.7, four of five
+#: times the ranking agrees significantly.
 _N_TO_DOUBT = 6
 #: Minimum number of trials to close a rung.
 _N_TO_CLOSE = 5
 #: Newest pairs that are compared.
 _N_COMPARED = 30
-#: Witnesses among the first trials where trials train side by side: as many as can contradict a
-#: rung.
+#: A trial has relapsed if it is worse by this fraction of the newest trials at a rung: not even the
+#: best would still be in the best third then, which is what a rung selects.
+_RELAPSE = 1 / 3
+#: Newest trials at a rung that it is compared with, and the minimum number of them.
+_N_COMPARED_WITH = 100
+_N_TO_RELAPSE = 4
+#: Witnesses among the first trials once a trial has relapsed: as many as can contradict a rung.
 _N_FIRST_WITNESSES = _N_TO_OPEN
 #: Then one in this many trials, in the square of it, and so on.
 _WITNESS_BASE = 10
@@ -126,6 +143,8 @@ class _Rung:
     pairs: dict[float, deque[tuple[float, float]]] = field(default_factory=dict)
     #: Cached agreements.
     known: dict[float, Agreement] = field(default_factory=dict)
+    #: Losses of the newest trials that reached it.
+    newest: deque[float] = field(default_factory=lambda: deque(maxlen=_N_COMPARED_WITH))
 
     @property
     def later(self) -> list[float]:
@@ -141,10 +160,30 @@ class _Rung:
             self.known[later] = agreement_of(list(self.pairs.get(later, ())))
         return self.known[later]
 
+    def n_drawn(self, later: float) -> float:
+        """Trials drawn at random of those at the rung that would vary as much as those compared."""
+        in_order = sorted(self.newest)
+        places = [_place(loss, in_order) for loss, _ in self.pairs.get(later, ())]
+        variance = pvariance([_place(loss, in_order) for loss in in_order])
+        # Where all are equal the rung selects none by its loss.
+        return 1 + len(places) * pvariance(places) / variance if variance else len(places)
+
+    def is_relapse(self, early: float, late: float) -> bool:
+        """Whether a trial is worse than it was at the rung, by many of the trials there."""
+        n = len(self.newest)
+        n_overtaking = sum(each < late for each in self.newest)
+        n_overtaking -= sum(each < early for each in self.newest)
+        return n >= _N_TO_RELAPSE and n_overtaking > _RELAPSE * n
+
     def turn(self, *, is_open: bool, after: int, by: RungTrust | None) -> None:
         self.is_open, self.after, self.turned_by = is_open, after, by
         self.pairs.clear()
         self.known.clear()
+
+
+def _place(loss: float, in_order: Sequence[float]) -> int:
+    """Twice the mean rank, from 0 on."""
+    return bisect_left(in_order, loss) + bisect_right(in_order, loss)
 
 
 class OrderCheck:
@@ -155,6 +194,7 @@ class OrderCheck:
         self._n_trials = 0
         self._newest = -1
         self._n_witnesses = 0
+        self._has_relapse = False
         self._under_way: set[int] = set()
         #: By trial that has reached a rung and trains: its seconds per step until its first rung.
         self._step_s: dict[int, float | None] = {}
@@ -180,6 +220,7 @@ class OrderCheck:
             self._n_trials += 1
             self._begin(number, step_s)
         self._newest = max(self._newest, number)
+        self._rungs[len(losses) - 1].newest.append(losses[-1])
         self._add(number, losses[:-1], len(losses) - 1, losses[-1])
 
     def pass_halfway(self, number: int, losses: Sequence[float], loss: float) -> bool:
@@ -228,8 +269,12 @@ class OrderCheck:
         self._halfway.pop(number, None)
 
     def _add(self, number: int, early: Sequence[float], later: float, last: float) -> None:
+        if not math.isfinite(last):
+            return
+        if early and not self._has_relapse:
+            self._has_relapse = self._rungs[len(early) - 1].is_relapse(early[-1], last)
         for rung, loss in zip(self._rungs, early, strict=False):
-            if number > rung.after and math.isfinite(loss) and math.isfinite(last):
+            if number > rung.after and math.isfinite(loss):
                 rung.add(later, (loss, last))
 
     # -- witnesses ---------------------------------------------------------------------------
@@ -247,7 +292,7 @@ class OrderCheck:
 
     @property
     def _wants_witness(self) -> bool:
-        n_first = _N_FIRST_WITNESSES if self._is_parallel else 1
+        n_first = _N_FIRST_WITNESSES if self._has_relapse else 1
         n_further = max(self._n_witnesses - n_first + 1, 0)
         if self._n_trials >= _WITNESS_BASE**n_further:
             return True
@@ -287,7 +332,8 @@ class OrderCheck:
             return worst
         following = next(self._in_effect([*range(index + 1, len(self._rungs)), END]))
         agreement = rung.agreement(following)
-        return following if agreement.n_trials >= _N_TO_DOUBT and agreement.z <= _AGREES else None
+        is_doubtful = agreement.n_trials >= _N_TO_DOUBT and agreement.z <= _AGREES
+        return following if is_doubtful and rung.n_drawn(following) >= _N_TO_DOUBT else None
 
     def _why_close(self, rung: _Rung) -> float | None:
         """What agrees least with a rung, if that agrees well enough, too."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
+
+from optuna.trial import FrozenTrial
 
 from tuner.search.rungs.order_check import END, Agreement, RungTrust
 from tuner.search.rungs.table import RungTable
@@ -94,6 +96,18 @@ class StoredTrust:
     def age(self) -> tuple[int, int]:
         """The greater, the newer."""
         return self.n_changes, self.n_ended
+
+
+def last_open_step(trials: Iterable[FrozenTrial]) -> int:
+    """The step of the last open rung, by the newest note with the trials; 0 without any.
+
+    What trials report until then says nothing of their end, or the opposite.
+    """
+    found = [each.system_attrs[TRUST_KEY] for each in trials if TRUST_KEY in each.system_attrs]
+    if not found:
+        return 0
+    newest = max(found, key=lambda stored: (stored["n_changes"], stored["n_ended"]))
+    return max((each["step"] for each in newest["rungs"] if each["is_open"]), default=0)
 
 
 def _known(stored: _RungJson, steps: Sequence[int]) -> KnownRung:

@@ -113,3 +113,19 @@ def test_the_best_trial_is_looked_at_however_many_longer_ones_are_newer() -> Non
     assert [each.step for each in points if each.trial is best] == [1, 2]
     points, _ = observed([best, *others], is_maximized=False, limit=30)
     assert len(points) <= 30
+
+
+def test_only_reports_after_a_step_count_and_results_without_reports() -> None:
+    trials = [
+        a_trial({1: 0.9, 2: 0.8}, number=0),
+        a_trial({1: 0.1, 2: 0.2, 3: 0.3, 9: 0.4}, number=1),
+        a_trial({}, number=2, state=TrialState.COMPLETE, value=0.7),
+    ]
+    points, steps = observed(trials, is_maximized=True, limit=10, after=2)
+    assert [(each.trial.number, each.step, each.score) for each in points] == [
+        (1, 3, 0.3),
+        (1, 9, 0.4),
+        (2, 9, 0.7),
+    ]
+    assert (steps.first, steps.last) == (3, 9)
+    assert observed(trials[:1], is_maximized=True, limit=10, after=2)[0] == []

@@ -73,7 +73,7 @@ class Steps:
 
 
 def observed(
-    trials: Sequence[FrozenTrial], *, is_maximized: bool, limit: int
+    trials: Sequence[FrozenTrial], *, is_maximized: bool, limit: int, after: int = 0
 ) -> tuple[list[Observed], Steps]:
     """Collects the observed points of trials.
 
@@ -81,12 +81,13 @@ def observed(
         trials: With their reports.
         is_maximized: Whether larger values are better.
         limit: Maximum number of points: those of the best trials and of the longest curves first.
+        after: Only reports after this step count, and results without reports.
 
     Returns:
         The points, with outliers clipped, and the range of their steps.
     """
     sign = 1.0 if is_maximized else -1.0
-    curves = [(trial, thinned(trial)) for trial in trials]
+    curves = [(trial, _after(after, thinned(trial))) for trial in trials]
     ends = [step for _, curve in curves for step in curve]
     steps = Steps(first=min(ends, default=0), last=max(ends, default=0))
     points = {
@@ -98,6 +99,10 @@ def observed(
     }
     points = {number: of_trial for number, of_trial in points.items() if of_trial}
     return _fenced(_chosen(points, limit)), steps
+
+
+def _after(step: int, curve: dict[int, float]) -> dict[int, float]:
+    return {each: value for each, value in curve.items() if each > step} if step else curve
 
 
 def _end_of(trial: FrozenTrial, step: int, sign: float) -> list[Observed]:

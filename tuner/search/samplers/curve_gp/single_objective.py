@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.rungs.stored_trust import last_open_step
 from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
 from tuner.search.samplers.curve_gp.feasibility import is_able
 from tuner.search.samplers.curve_gp.points import N_LEADERS, Observed, inputs, observed
@@ -56,7 +57,8 @@ class OneObjective:
             None if no trial that keeps all constraints has reported anything.
         """
         is_maximized = directions[0] is StudyDirection.MAXIMIZE
-        points, steps = observed(trials, is_maximized=is_maximized, limit=self._limit)
+        after = last_open_step(trials)
+        points, steps = observed(trials, is_maximized=is_maximized, limit=self._limit, after=after)
         able = {each.number for each in trials if is_able(each)}
         counts = np.array([each.trial.number in able for each in points], dtype=bool)
         if not counts.any():
