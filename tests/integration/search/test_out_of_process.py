@@ -20,6 +20,7 @@ from optuna.trial import TrialState, create_trial
 
 from tests.databases import new_database
 from tests.integration.search.gaussian import DISTRIBUTIONS, gaussian
+from tests.rung_notes import trust_note
 from tuner.config import Direction
 from tuner.search.rungs.stored_trust import TRUST_KEY, last_open_step
 from tuner.search.samplers.out_of_process.sampler import (
@@ -164,9 +165,7 @@ def test_a_single_objective_that_diverged_is_known_there() -> None:
 
 def test_open_rungs_are_known_there() -> None:
     trial = create_trial(state=TrialState.PRUNED, intermediate_values={1: 0.5})
-    rung = {"step": 6, "later_step": 0, "is_open": True, "after": 3}
-    rung |= {"n_trials": 3, "n_concordant": 0, "n_discordant": 3}
-    trial.system_attrs[TRUST_KEY] = {"n_changes": 1, "n_ended": 1, "rungs": [rung]}
+    trial.system_attrs[TRUST_KEY] = trust_note((2, 6))
     assert last_open_step([bare(trial, with_curve=True)]) == 6
 
 

@@ -7,7 +7,7 @@ import json
 import sqlalchemy as sa
 
 from tuner.search.rungs.order_watch import WITNESS_KEY
-from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust
+from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust, newest_trust
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 
 #: The newest trials that have one; the newest note is on one of the newest.
@@ -23,8 +23,7 @@ def read_rung_trust(connection: sa.Connection, study_id: int) -> StoredTrust | N
         .order_by(TRIALS.c.trial_id.desc())
         .limit(_N_READ)
     )
-    found = [StoredTrust.from_json(json.loads(row)) for row in connection.execute(query).scalars()]
-    return max(found, key=lambda each: each.age, default=None)
+    return newest_trust(json.loads(row) for row in connection.execute(query).scalars())
 
 
 def read_witness_step(connection: sa.Connection, trial_id: int) -> int | None:

@@ -98,16 +98,20 @@ class StoredTrust:
         return self.n_changes, self.n_ended
 
 
+def newest_trust(stored: Iterable[TrustJson]) -> StoredTrust | None:
+    """The newest of some notes; None without any."""
+    newest = max(stored, key=lambda each: (each["n_changes"], each["n_ended"]), default=None)
+    return None if newest is None else StoredTrust.from_json(newest)
+
+
 def last_open_step(trials: Iterable[FrozenTrial]) -> int:
     """The step of the last open rung, by the newest note with the trials; 0 without any.
 
     What trials report until then says nothing of their end, or the opposite.
     """
-    found = [each.system_attrs[TRUST_KEY] for each in trials if TRUST_KEY in each.system_attrs]
-    if not found:
-        return 0
-    newest = max(found, key=lambda stored: (stored["n_changes"], stored["n_ended"]))
-    return max((each["step"] for each in newest["rungs"] if each["is_open"]), default=0)
+    attributes = (each.system_attrs for each in trials)
+    trust = newest_trust(each[TRUST_KEY] for each in attributes if TRUST_KEY in each)
+    return max((r.step for r in trust.rungs if r.trust.is_open), default=0) if trust else 0
 
 
 def _known(stored: _RungJson, steps: Sequence[int]) -> KnownRung:

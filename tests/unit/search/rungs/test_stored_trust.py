@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.search.rungs.order_check import END, Agreement, RungTrust
-from tuner.search.rungs.stored_trust import TRUST_KEY, KnownRung, StoredTrust, last_open_step
+from tests.rung_notes import trust_note
+from tuner.search.rungs.stored_trust import TRUST_KEY, last_open_step
 
 
-def a_trial(open_steps: Sequence[int], *, n_changes: int, n_ended: int) -> FrozenTrial:
-    """A trial with a note of the rungs at steps 2, 6 and 18."""
-    rungs = [
-        KnownRung(
-            step=step,
-            later_step=None,
-            trust=RungTrust(
-                is_open=step in open_steps,
-                after=0,
-                later=END,
-                agreement=Agreement(n_trials=3, n_concordant=0, n_discordant=3),
-            ),
-        )
-        for step in (2, 6, 18)
-    ]
+def a_trial(open_steps: Collection[int], *, n_changes: int = 1, n_ended: int = 1) -> FrozenTrial:
     trial = create_trial(state=TrialState.PRUNED)
-    note = StoredTrust(n_changes=n_changes, n_ended=n_ended, rungs=rungs)
-    trial.system_attrs[TRUST_KEY] = note.as_json()
+    trial.system_attrs[TRUST_KEY] = trust_note(open_steps, n_changes=n_changes, n_ended=n_ended)
     return trial
 
 
 @pytest.mark.parametrize(("open_steps", "last"), [((), 0), ((2,), 2), ((2, 6), 6), ((2, 18), 18)])
-def test_the_last_open_rung_counts(open_steps: Sequence[int], last: int) -> None:
-    assert last_open_step([a_trial(open_steps, n_changes=1, n_ended=0)]) == last
+def test_the_last_open_rung_counts(open_steps: Collection[int], last: int) -> None:
+    assert last_open_step([a_trial(open_steps)]) == last
 
 
 def test_the_newest_note_counts_wherever_it_is() -> None:

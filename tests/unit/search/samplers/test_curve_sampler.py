@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import optuna
@@ -12,8 +12,8 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.search.rungs.order_check import END, Agreement, RungTrust
-from tuner.search.rungs.stored_trust import TRUST_KEY, KnownRung, StoredTrust, TrustJson
+from tests.rung_notes import trust_note
+from tuner.search.rungs.stored_trust import TRUST_KEY
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler, common_space
 
 SPACE: dict[str, BaseDistribution] = {
@@ -189,40 +189,27 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None
         CurveGPSampler(**arguments)
 
 
-def trust_note(open_step: int | None) -> TrustJson:
-    """What the check of the rungs stores: the first rung, at a step, is open, or none is."""
-    step = open_step or 9
-    rung = RungTrust(
-        is_open=open_step is not None,
-        after=0,
-        later=END,
-        agreement=Agreement(n_trials=3, n_concordant=0, n_discordant=3),
-    )
-    known = KnownRung(step=step, later_step=None, trust=rung)
-    return StoredTrust(n_changes=1, n_ended=1, rungs=[known]).as_json()
-
-
 def test_reports_until_an_open_rung_do_not_count() -> None:
-    """As if they were none: until step 9 a small x looks best, in the end a large one is."""
+    """As if they were none: until step 6 a small x looks best, in the end a large one is."""
 
-    def study(first: int, open_step: int | None) -> optuna.Study:
-        early = {step: 1.0 - step / 100 for step in range(first, 10)}
+    def study(first: int, open_steps: Collection[int]) -> optuna.Study:
+        early = {step: 1.0 - step / 100 for step in range(first, 7)}
         trials = [a_trial(k / 20, {s: v - k / 20 for s, v in early.items()}) for k in range(21)]
         for x in (0.1, 0.2, 0.4, 0.6, 0.8):
-            late = {step: 0.5 * x for step in (10, 11)}
+            late = {step: 0.5 * x for step in (7, 8)}
             trials.append(a_trial(x, {s: v - x for s, v in early.items()} | late))
-        trials[-1].system_attrs[TRUST_KEY] = trust_note(open_step)
+        trials[-1].system_attrs[TRUST_KEY] = trust_note(open_steps)
         return a_study(*trials)
 
-    without = suggested(study(10, None))
-    assert suggested(study(1, 9)) == pytest.approx(without, rel=1e-9)
-    assert suggested(study(1, None)) != pytest.approx(without, abs=0.05)
+    without = suggested(study(7, ()))
+    assert suggested(study(1, (2, 6))) == pytest.approx(without, rel=1e-9)
+    assert suggested(study(1, ())) != pytest.approx(without, abs=0.05)
     assert without[0] > 0.7
 
 
 def test_while_no_trial_has_passed_the_open_rung_configurations_are_drawn_at_random() -> None:
-    trials = [a_trial(k / 20, {9: k / 20}) for k in range(21)]
-    trials[0].system_attrs[TRUST_KEY] = trust_note(9)
+    trials = [a_trial(k / 20, {6: k / 20}) for k in range(21)]
+    trials[0].system_attrs[TRUST_KEY] = trust_note((2, 6))
     tried = suggested(a_study(*trials), 30)
     assert min(tried) < 0.2
     assert max(tried) > 0.8
