@@ -30,7 +30,8 @@ that differ little at the rung, as those that it selected do (restriction of ran
 Personnel Selection, 1949): there must be as much variance as of some trials drawn at random. The
 rungs before it open with it: an earlier ranking is not assumed to know more of the end than a later
 one. A rung closes once the trials that passed it while open, and were therefore not selected by it,
-have the same ranking there and at their end.
+have the same ranking there and at their end. Few trials reach their end, so a rung also closes once
+these trials have the same ranking there and at the next rung in effect, and nothing contradicts it.
 """
 
 from __future__ import annotations
@@ -58,8 +59,11 @@ _N_TO_OPEN = 3
 #: trials drawn at random that vary as much. Of six with a rank correlation of 0.7, four of five
 #: times the ranking agrees significantly.
 _N_TO_DOUBT = 6
-#: Minimum number of trials to close a rung.
+#: Minimum number of trials to close a rung by their end.
 _N_TO_CLOSE = 5
+#: The limit to close a rung by the next one, in standard deviations: one of twenty unrelated
+#: rankings is above it. This is asked with each trial that comes, so it is more than to agree.
+_AGREES_WITH_NEXT = 1.64
 #: Newest pairs that are compared.
 _N_COMPARED = 30
 #: A trial has relapsed if it is worse by this fraction of the newest trials at a rung: not even the
@@ -315,7 +319,7 @@ class OrderCheck:
 
     def _judge(self, index: int) -> bool:
         rung = self._rungs[index]
-        reason = self._why_close(rung) if rung.is_open else self._why_open(index)
+        reason = self._why_close(index) if rung.is_open else self._why_open(index)
         if reason is None:
             return False
         self._turn(rung, reason)
@@ -330,22 +334,33 @@ class OrderCheck:
         worst = self._worst(rung, n_least=_N_TO_OPEN)
         if rung.agreement(worst).z < _CONTRADICTS:
             return worst
-        following = next(self._in_effect([*range(index + 1, len(self._rungs)), END]))
+        following = self._next_in_effect(index)
         agreement = rung.agreement(following)
         is_doubtful = agreement.n_trials >= _N_TO_DOUBT and agreement.z <= _AGREES
         return following if is_doubtful and rung.n_drawn(following) >= _N_TO_DOUBT else None
 
-    def _why_close(self, rung: _Rung) -> float | None:
-        """What agrees least with a rung, if that agrees well enough, too."""
+    def _why_close(self, index: int) -> float | None:
+        """What agrees least with a rung, if that agrees well enough, too; or else the next rung."""
+        rung = self._rungs[index]
         at_the_end = rung.agreement(END)
         worst = self._worst(rung, n_least=_N_TO_CLOSE)
         agrees = at_the_end.z > _AGREES and at_the_end.n_trials >= _N_TO_CLOSE
-        return worst if agrees and rung.agreement(worst).z > 0 else None
+        if agrees and rung.agreement(worst).z > 0:
+            return worst
+        following = self._next_in_effect(index)
+        with_next = rung.agreement(following)
+        worst = self._worst(rung, n_least=_N_TO_OPEN)
+        agrees = with_next.z > _AGREES_WITH_NEXT and with_next.n_trials >= _N_TO_DOUBT
+        return following if agrees and rung.agreement(worst).z > 0 else None
 
     def _worst(self, rung: _Rung, *, n_least: int = 0) -> float:
         """What agrees least with a rung, of so many trials; the end, if that is unknown."""
         known = [each for each in rung.later if rung.agreement(each).n_trials >= n_least]
         return min(self._in_effect(known), key=lambda each: rung.agreement(each).z, default=END)
+
+    def _next_in_effect(self, index: int) -> float:
+        """The next rung that is not open; the end, if there is none."""
+        return next(self._in_effect([*range(index + 1, len(self._rungs)), END]))
 
     def _in_effect(self, later: Iterable[float]) -> Iterator[float]:
         # What an open rung says is not relied on, whether it agrees or contradicts.

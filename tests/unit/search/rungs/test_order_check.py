@@ -236,6 +236,69 @@ def test_trials_that_came_before_it_opened_do_not_close_it() -> None:
     assert check.open_rungs == {0}
 
 
+def doubted() -> OrderCheck:
+    """Six trials have opened rung 0, as it says nothing of rung 1."""
+    check = OrderCheck()
+    for number, later in enumerate(UNRELATED):
+        check.come(number, [float(number)])
+        check.come(number, [float(number), later])
+        check.judge()
+    assert check.open_rungs == {0}
+    return check
+
+
+def come_further(check: OrderCheck, losses: Sequence[float], later: Sequence[float]) -> bool:
+    """Six more trials come to rungs 0 and 1; whether rung 0 has closed."""
+    for number, pair in enumerate(zip(losses, later, strict=True), start=6):
+        assert check.open_rungs == {0}
+        check.come(number, pair[:1])
+        check.come(number, pair)
+        check.judge()
+    return not check.open_rungs
+
+
+@pytest.mark.parametrize(
+    ("later", "closes"),
+    [
+        ((0.0, 1.0, 2.0, 3.0, 4.0, 5.0), True),
+        ((0.0, 1.0, 2.0, 3.0, 5.0, 4.0), True),
+        ((0.0, 1.0, 2.0, 5.0, 4.0, 3.0), False),  # 12 of 15 pairs: one in 15 of unrelated ones.
+        (UNRELATED, False),
+    ],
+)
+def test_it_closes_by_the_next_rung_before_any_trial_ends(
+    later: Sequence[float], closes: bool
+) -> None:
+    assert come_further(doubted(), range(6), later) == closes
+
+
+def test_five_trials_do_not_close_it_by_the_next_rung() -> None:
+    check = doubted()
+    assert not come_further(check, range(5), range(5))
+    assert check.trust()[0].later == 1, "what is shown is what it waits for"
+
+
+def test_it_does_not_close_by_the_next_rung_while_three_trials_contradict_it() -> None:
+    check = doubted()
+    for number in range(6, 9):
+        check.come(number, [float(number)])
+        check.pass_halfway(number, [float(number)], float(-number))
+    assert not come_further(check, range(6), range(6))
+
+
+def test_it_does_not_close_by_a_rung_that_is_open() -> None:
+    """Rungs 0 and 1 agree with each other, and neither with the end."""
+    check = OrderCheck()
+    for number in range(3):
+        train(check, number, [float(number), float(number), float(-number)])
+    assert check.open_rungs == {0, 1}
+    for number in range(3, 30):
+        check.come(number, [float(number)])
+        check.come(number, [float(number), float(number)])
+        check.judge()
+    assert check.open_rungs == {0, 1}
+
+
 def test_values_that_are_not_finite_say_nothing() -> None:
     check = OrderCheck()
     for number in range(8):
