@@ -158,7 +158,8 @@ def test_a_rung_is_compared_with_the_next_that_is_closed() -> None:
         train(check, number, [float(number), float(-number), float(number), float(number)])
     assert check.open_rungs == {1}, "rung 0 has closed"
     for number in range(8, 20):
-        train(check, number, [float(number), float(-number), float(number), float(number)])
+        loss = float(number * 7 % 20)
+        train(check, number, [loss, -loss, loss, loss])
         assert check.open_rungs == {1}
 
 
@@ -272,6 +273,12 @@ def test_it_closes_by_the_next_rung_before_any_trial_ends(
     assert come_further(doubted(), range(6), later) == closes
 
 
+def test_another_check_closes_it_by_the_next_rung_too() -> None:
+    other = OrderCheck()
+    other.restore(doubted().trust())
+    assert come_further(other, range(6), range(6))
+
+
 def test_five_trials_do_not_close_it_by_the_next_rung() -> None:
     check = doubted()
     assert not come_further(check, range(5), range(5))
@@ -287,12 +294,14 @@ def test_it_does_not_close_by_the_next_rung_while_three_trials_contradict_it() -
 
 
 def test_it_does_not_close_by_a_rung_that_is_open() -> None:
-    """Rungs 0 and 1 agree with each other, and neither with the end."""
+    """Rungs 0 and 1 agree with each other, and too few trials have ended since they opened."""
     check = OrderCheck()
     for number in range(3):
         train(check, number, [float(number), float(number), float(-number)])
+    for number in range(3, 7):
+        train(check, number, [float(number)] * 3)
     assert check.open_rungs == {0, 1}
-    for number in range(3, 30):
+    for number in range(7, 30):
         check.come(number, [float(number)])
         check.come(number, [float(number), float(number)])
         check.judge()
