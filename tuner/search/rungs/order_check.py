@@ -54,11 +54,11 @@ _HALF = 0.5
 #: in ten above the second. To open a rung wrongly costs some trainings; not to open it costs the
 #: study.
 _CONTRADICTS, _AGREES = -1.0, 1.28
-#: Three whose ranking is reversed are found by chance in one of six; a fourth is often trained only
-#: when a tenth of the time has passed.
+#: Three that are apart and whose ranking is reversed are found by chance in one of six; a fourth is
+#: often trained only when a tenth of the time has passed.
 _N_TO_OPEN = 3
 #: Minimum number of trials to open a rung that is not contradicted, but does not agree. Of six with
-#: a rank correlation of 0.7, four of five times the ranking agrees significantly.
+#: a Kendall correlation of 0.7, four of five times the ranking agrees significantly.
 _N_TO_DOUBT = 6
 #: Minimum number of trials to close a rung by their end.
 _N_TO_CLOSE = 5

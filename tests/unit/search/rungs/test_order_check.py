@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,39 @@ def test_ties_are_in_no_order() -> None:
 
 def test_one_trial_says_nothing() -> None:
     assert agreement_of([(1.0, 1.0)]).z == 0.0
+
+
+@pytest.mark.parametrize(
+    ("early", "apart"),
+    [
+        ((0, 1, 2, 3, 4), 0),
+        ((0, 1, 2, 3, 4), 2),
+        ((0, 1, 2, 3, 9), 4),
+        ((0, 1, 1, 2, 5), 1),
+        ((0, 0, 8, 9, 9), 3),
+    ],
+)
+def test_what_is_expected_of_independent_rankings_is_that_of_all_of_them(
+    early: Sequence[float], apart: float
+) -> None:
+    found = [
+        agreement_of(list(zip(early, map(float, later), strict=True)), apart=apart)
+        for later in permutations(range(5))
+    ]
+    squares = [(each.n_concordant - each.n_discordant) ** 2 for each in found]
+    n_pairs = found[0].n_concordant + found[0].n_discordant
+    deviation = math.sqrt(sum(squares) / len(found))
+    for each in found:
+        assert each.n_concordant + each.n_discordant == n_pairs
+        s = each.n_concordant - each.n_discordant
+        assert abs(each.z) == pytest.approx(max(abs(s) - 1, 0) / deviation)
+        assert each.z_at_most == pytest.approx((n_pairs - 1) / deviation)
+
+
+def test_trials_that_are_compared_with_none_are_not_counted() -> None:
+    found = agreement_of([(0.0, 0.0), (1.0, 1.0), (5.0, 5.0), (9.0, 9.0)], apart=5.0)
+    assert (found.n_trials, found.n_concordant) == (4, 3)
+    assert agreement_of([(0.0, 0.0), (1.0, 1.0), (9.0, 9.0)], apart=8.5).n_trials == 2
 
 
 # -- rungs -------------------------------------------------------------------------------------
@@ -280,7 +314,7 @@ def doubted() -> OrderCheck:
 
 
 def come_further(check: OrderCheck, losses: Sequence[float], later: Sequence[float]) -> bool:
-    """Six more trials come to rungs 0 and 1; whether rung 0 has closed."""
+    """More trials come to rungs 0 and 1; whether rung 0 has closed after the last of them."""
     for number, pair in enumerate(zip(losses, later, strict=True), start=6):
         assert check.open_rungs == {0}
         check.come(number, pair[:1])
@@ -289,19 +323,23 @@ def come_further(check: OrderCheck, losses: Sequence[float], later: Sequence[flo
     return not check.open_rungs
 
 
+#: Six that are far apart beside the first six.
+LOW_AND_HIGH = (-3.0, 20.0, -2.0, 21.0, -1.0, 22.0)
+
+
 @pytest.mark.parametrize(
     ("later", "closes"),
     [
-        ((0.0, 1.0, 2.0, 3.0, 4.0, 5.0), True),
-        ((0.0, 1.0, 2.0, 3.0, 5.0, 4.0), True),
-        ((0.0, 1.0, 2.0, 5.0, 4.0, 3.0), False),  # 12 of 15 pairs: one in 15 of unrelated ones.
+        (LOW_AND_HIGH, True),
+        ((-1.0, 21.0, -2.0, 20.0, -3.0, 22.0), True),  # What is close is not compared.
+        ((-3.0, 20.0, -2.0, 21.0, 23.0, 22.0), False),
         (UNRELATED, False),
     ],
 )
 def test_it_closes_by_the_next_rung_before_any_trial_ends(
     later: Sequence[float], closes: bool
 ) -> None:
-    assert come_further(doubted(), range(6), later) == closes
+    assert come_further(doubted(), LOW_AND_HIGH, later) == closes
 
 
 def test_another_check_closes_it_by_the_next_rung_too() -> None:
@@ -310,18 +348,14 @@ def test_another_check_closes_it_by_the_next_rung_too() -> None:
     assert come_further(other, range(6), range(6))
 
 
-def test_five_trials_do_not_close_it_by_the_next_rung() -> None:
-    check = doubted()
-    assert not come_further(check, range(5), range(5))
-    assert check.trust()[0].later == 1, "what is shown is what it waits for"
-
-
 def test_it_does_not_close_by_the_next_rung_while_three_trials_contradict_it() -> None:
     check = doubted()
-    for number in range(6, 9):
-        check.come(number, [float(number)])
-        check.pass_halfway(number, [float(number)], float(-number))
-    assert not come_further(check, range(6), range(6))
+    for number, loss in enumerate((-30.0, 30.0, 2.5), start=20):
+        check.come(number, [loss])
+        check.pass_halfway(number, [loss], -loss)
+    check.judge()
+    assert check.open_rungs == {0}
+    assert not come_further(check, LOW_AND_HIGH, LOW_AND_HIGH)
 
 
 def test_it_does_not_close_by_a_rung_that_is_open() -> None:
