@@ -24,17 +24,14 @@ Only quick trials are witnesses: durations differ by a factor of ten and more, a
 takes is lost to the search if the rankings hold. Where one trial trains after the other, durations
 are not compared, so that a study with a seed on one device repeats exactly.
 
-A rung keeps the best third, so it has to tell trials apart that are far apart there, and no others:
-pairs of trials count that are a third of the newest trials there apart. Among those that it
-selected, the ranking is often random or reversed where the selection is right (restriction of
-range, Thorndike, Personnel Selection, 1949).
-
 A rung is open, so that every trial passes it, if its ranking is contradicted later, or if it does
-not agree with that of the next rung in effect. The rungs before it open with it: an earlier ranking
-is not assumed to know more of the end than a later one. A rung closes once the trials that passed
-it while open, and were therefore not selected by it, have the same ranking there and at their end.
-Few trials reach their end, so a rung also closes once these trials have the same ranking there and
-at the next rung in effect, and nothing contradicts it.
+not agree with that of the next rung in effect. That it does not agree is no evidence among trials
+that differ little at the rung, as those that it selected do (restriction of range, Thorndike,
+Personnel Selection, 1949): there must be as much variance as of some trials drawn at random. The
+rungs before it open with it: an earlier ranking is not assumed to know more of the end than a later
+one. A rung closes once the trials that passed it while open, and were therefore not selected by it,
+have the same ranking there and at their end. Few trials reach their end, so a rung also closes once
+these trials have the same ranking there and at the next rung in effect, and nothing contradicts it.
 """
 
 from __future__ import annotations
@@ -44,6 +41,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import pvariance
 
 END = math.inf
 """In place of a rung: the end of a training."""
@@ -54,23 +52,20 @@ _HALF = 0.5
 #: in ten above the second. To open a rung wrongly costs some trainings; not to open it costs the
 #: study.
 _CONTRADICTS, _AGREES = -1.0, 1.28
-#: Three that are apart and whose ranking is reversed are found by chance in one of six; a fourth is
-#: often trained only when a tenth of the time has passed.
+#: Three whose ranking is reversed are found by chance in one of six; a fourth is often trained only
+#: when a tenth of the time has passed.
 _N_TO_OPEN = 3
-#: Minimum number of trials to open a rung that is not contradicted, but does not agree. Of six with
-#: a Kendall correlation of 0.7, four of five times the ranking agrees significantly.
+#: Minimum number of trials to open a rung that is not contradicted, but does not agree, and of
+#: trials drawn at random that vary as much. Of six with a rank correlation of 0.7, four of five
+#: times the ranking agrees significantly.
 _N_TO_DOUBT = 6
 #: Minimum number of trials to close a rung by their end.
 _N_TO_CLOSE = 5
-#: One of twenty unrelated rankings is above this. The limit to close a rung by the next one, which
-#: is asked with each trial that comes. To doubt a rung, its trials would be above it if all pairs
-#: agreed: one weak trial beside five good ones reaches 1.2 at most, which is below the limit above.
-_AGREES_CLEARLY = 1.64
+#: The limit to close a rung by the next one, in standard deviations: one of twenty unrelated
+#: rankings is above it. This is asked with each trial that comes, so it is more than to agree.
+_AGREES_WITH_NEXT = 1.64
 #: Newest pairs that are compared.
 _N_COMPARED = 30
-#: Two trials are compared if they are this fraction of the newest trials apart at the rung: the
-#: better one may be among the best third while the other is not, wherever its limit lies.
-_APART = 1 / 3
 #: A trial has relapsed if it is worse by this fraction of the newest trials at a rung: not even the
 #: best would still be in the best third then, which is what a rung selects.
 _RELAPSE = 1 / 3
@@ -93,15 +88,9 @@ _N_WITNESSES_AT_ONCE = 2
 class Agreement:
     """Agreement of the rankings of trials at two steps."""
 
-    #: Trials that were compared with another one.
     n_trials: int
     n_concordant: int
     n_discordant: int
-    #: Kendall's S, the concordant less the discordant pairs, over its standard deviation if the
-    #: rankings are independent, corrected for continuity; not stored.
-    z: float = field(default=0.0, compare=False)
-    #: The same if all pairs were concordant.
-    z_at_most: float = field(default=0.0, compare=False)
 
     @property
     def share(self) -> float:
@@ -109,50 +98,30 @@ class Agreement:
         n_pairs = self.n_concordant + self.n_discordant
         return self.n_concordant / n_pairs if n_pairs else math.nan
 
+    @property
+    def z(self) -> float:
+        """Kendall's S over its standard deviation under independence, corrected for continuity."""
+        n = self.n_trials
+        if n < 2:
+            return 0.0
+        s = self.n_concordant - self.n_discordant
+        corrected = max(abs(s) - 1, 0) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+        return math.copysign(corrected, s)
 
-def agreement_of(pairs: Sequence[tuple[float, float]], *, apart: float = 0.0) -> Agreement:
+
+def agreement_of(pairs: Sequence[tuple[float, float]]) -> Agreement:
     """Counts concordant and discordant pairs.
 
     Args:
-        pairs: For each trial, its place or loss at the earlier step and its loss at the later one.
-        apart: Least difference between two trials at the earlier step; equal ones are not compared.
+        pairs: For each trial, its loss at the earlier and at the later step.
     """
-    # For each trial, with how many worse and with how many better ones it is compared.
-    n_worse, n_better = [0] * len(pairs), [0] * len(pairs)
     n_concordant = n_discordant = 0
     for i, (early, late) in enumerate(pairs):
-        for j, (other_early, other_late) in enumerate(pairs):
-            if early < other_early and other_early - early >= apart:
-                n_worse[i] += 1
-                n_better[j] += 1
-                n_concordant += late < other_late
-                n_discordant += late > other_late
-    both = list(zip(n_worse, n_better, strict=True))
-    s = n_concordant - n_discordant
-    deviation = math.sqrt(_variance(both) or 1.0)
-    return Agreement(
-        n_trials=sum(any(each) for each in both),
-        n_concordant=n_concordant,
-        n_discordant=n_discordant,
-        z=math.copysign(max(abs(s) - 1, 0) / deviation, s),
-        z_at_most=max(sum(n_worse) - 1, 0) / deviation,
-    )
-
-
-def _variance(n_compared: Sequence[tuple[int, int]]) -> float:
-    """Variance of Kendall's S over some of the pairs, if the later ranking is random.
-
-    Args:
-        n_compared: For each trial, the numbers of worse and of better ones in a pair with it.
-
-    Of two pairs that share a trial, the signs have a covariance of 1/3 if it is the better one in
-    both or the worse one in both, else of -1/3; of others, 0. Over all pairs of n trials the sum is
-    Kendall's n (n - 1) (2 n + 5) / 18.
-    """
-    n_pairs = sum(n_worse for n_worse, _ in n_compared)
-    n_alike = sum(math.comb(a, 2) + math.comb(b, 2) for a, b in n_compared)
-    n_opposed = sum(a * b for a, b in n_compared)
-    return n_pairs + 2 * (n_alike - n_opposed) / 3
+        for other_early, other_late in list(pairs)[:i]:
+            product = (early - other_early) * (late - other_late)
+            n_concordant += product > 0
+            n_discordant += product < 0
+    return Agreement(n_trials=len(pairs), n_concordant=n_concordant, n_discordant=n_discordant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,18 +159,18 @@ class _Rung:
         self.pairs.setdefault(later, deque(maxlen=_N_COMPARED)).append(pair)
         self.known.pop(later, None)
 
-    def arrive(self, loss: float) -> None:
-        """A trial has reached the rung: places among the newest trials change."""
-        self.newest.append(loss)
-        self.known.clear()
-
     def agreement(self, later: float) -> Agreement:
         if later not in self.known:
-            pairs = self.pairs.get(later, ())
-            in_order = sorted(self.newest) if pairs else []
-            placed = [(_place(early, in_order), late) for early, late in pairs]
-            self.known[later] = agreement_of(placed, apart=_APART * 2 * len(in_order))
+            self.known[later] = agreement_of(list(self.pairs.get(later, ())))
         return self.known[later]
+
+    def n_drawn(self, later: float) -> float:
+        """Trials drawn at random of those at the rung that would vary as much as those compared."""
+        in_order = sorted(self.newest)
+        places = [_place(loss, in_order) for loss, _ in self.pairs.get(later, ())]
+        variance = pvariance([_place(loss, in_order) for loss in in_order])
+        # Where all are equal the rung selects none by its loss.
+        return 1 + len(places) * pvariance(places) / variance if variance else len(places)
 
     def is_relapse(self, early: float, late: float) -> bool:
         """Whether a trial is worse than it was at the rung, by many of the trials there."""
@@ -255,7 +224,7 @@ class OrderCheck:
             self._n_trials += 1
             self._begin(number, step_s)
         self._newest = max(self._newest, number)
-        self._rungs[len(losses) - 1].arrive(losses[-1])
+        self._rungs[len(losses) - 1].newest.append(losses[-1])
         self._add(number, losses[:-1], len(losses) - 1, losses[-1])
 
     def pass_halfway(self, number: int, losses: Sequence[float], loss: float) -> bool:
@@ -367,8 +336,8 @@ class OrderCheck:
             return worst
         following = self._next_in_effect(index)
         agreement = rung.agreement(following)
-        is_known = agreement.n_trials >= _N_TO_DOUBT and agreement.z_at_most > _AGREES_CLEARLY
-        return following if is_known and agreement.z <= _AGREES else None
+        is_doubtful = agreement.n_trials >= _N_TO_DOUBT and agreement.z <= _AGREES
+        return following if is_doubtful and rung.n_drawn(following) >= _N_TO_DOUBT else None
 
     def _why_close(self, index: int) -> float | None:
         """What agrees least with a rung, if that agrees well enough, too; or else the next rung."""
@@ -381,7 +350,7 @@ class OrderCheck:
         following = self._next_in_effect(index)
         with_next = rung.agreement(following)
         worst = self._worst(rung, n_least=_N_TO_OPEN)
-        agrees = with_next.z > _AGREES_CLEARLY and with_next.n_trials >= _N_TO_DOUBT
+        agrees = with_next.z > _AGREES_WITH_NEXT and with_next.n_trials >= _N_TO_DOUBT
         return following if agrees and rung.agreement(worst).z > 0 else None
 
     def _worst(self, rung: _Rung, *, n_least: int = 0) -> float:

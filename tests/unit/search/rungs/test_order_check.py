@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -45,39 +44,6 @@ def test_ties_are_in_no_order() -> None:
 
 def test_one_trial_says_nothing() -> None:
     assert agreement_of([(1.0, 1.0)]).z == 0.0
-
-
-@pytest.mark.parametrize(
-    ("early", "apart"),
-    [
-        ((0, 1, 2, 3, 4), 0),
-        ((0, 1, 2, 3, 4), 2),
-        ((0, 1, 2, 3, 9), 4),
-        ((0, 1, 1, 2, 5), 1),
-        ((0, 0, 8, 9, 9), 3),
-    ],
-)
-def test_what_is_expected_of_independent_rankings_is_that_of_all_of_them(
-    early: Sequence[float], apart: float
-) -> None:
-    found = [
-        agreement_of(list(zip(early, map(float, later), strict=True)), apart=apart)
-        for later in permutations(range(5))
-    ]
-    squares = [(each.n_concordant - each.n_discordant) ** 2 for each in found]
-    n_pairs = found[0].n_concordant + found[0].n_discordant
-    deviation = math.sqrt(sum(squares) / len(found))
-    for each in found:
-        assert each.n_concordant + each.n_discordant == n_pairs
-        s = each.n_concordant - each.n_discordant
-        assert abs(each.z) == pytest.approx(max(abs(s) - 1, 0) / deviation)
-        assert each.z_at_most == pytest.approx((n_pairs - 1) / deviation)
-
-
-def test_trials_that_are_compared_with_none_are_not_counted() -> None:
-    found = agreement_of([(0.0, 0.0), (1.0, 1.0), (5.0, 5.0), (9.0, 9.0)], apart=5.0)
-    assert (found.n_trials, found.n_concordant) == (4, 3)
-    assert agreement_of([(0.0, 0.0), (1.0, 1.0), (9.0, 9.0)], apart=8.5).n_trials == 2
 
 
 # -- rungs -------------------------------------------------------------------------------------
@@ -127,13 +93,8 @@ def test_three_reversed_trials_open_a_rung_and_two_do_not() -> None:
     assert check.open_rungs == {0}
 
 
-#: Rankings of six trials without relation: of the ten pairs that are a third of them apart, four
-#: are in the same order.
+#: Rankings of six trials without relation: seven pairs of fifteen are in the same order.
 UNRELATED = (2.0, 5.0, 0.0, 3.0, 4.0, 1.0)
-
-
-#: Losses of five trials beside three of 0 to 2.
-FAR_APART = (10.0, -10.0, 5.0, -5.0, 20.0)
 
 
 def test_a_rung_whose_order_says_nothing_of_the_next_opens() -> None:
@@ -144,20 +105,19 @@ def test_a_rung_whose_order_says_nothing_of_the_next_opens() -> None:
         check.come(number, [float(number), later])
         check.judge()
     assert check.open_rungs == {0}
-    assert check.trust()[0].agreement.share == 4 / 10
+    assert check.trust()[0].agreement.share == 7 / 15
 
 
 @pytest.mark.parametrize(
     ("losses", "is_open"),
     [
         (range(6), False),  # As a rung selects them: the best fifth.
-        (range(0, 30, 5), True),  # As every trial passes an open rung.
-        ((0, 1, 2, 3, 4, 20), False),  # One witness.
-        ((0, 1, 2, 3, 4, 5), False),
-        ((0, 1, 2, 27, 28, 29), True),
+        (range(0, 30, 5), True),  # As every trial passes an open rung, or with two witnesses.
+        ((0, 1, 2, 3, 4, 20), False),
+        ((0, 1, 2, 3, 28, 29), True),
     ],
 )
-def test_trials_that_are_close_at_a_rung_do_not_open_it_by_their_order(
+def test_trials_that_differ_little_at_a_rung_do_not_open_it_by_their_order(
     losses: Sequence[int], is_open: bool
 ) -> None:
     check = OrderCheck()
@@ -169,40 +129,13 @@ def test_trials_that_are_close_at_a_rung_do_not_open_it_by_their_order(
     assert check.open_rungs == ({0} if is_open else frozenset())
 
 
-def test_a_rung_where_all_are_equal_says_nothing() -> None:
-    """Where trials are stopped, all of them pass it."""
+def test_a_rung_where_all_are_equal_opens() -> None:
     check = OrderCheck()
-    for number, later in enumerate(UNRELATED):
+    for number in range(30):
         check.come(number, [1.0])
-        check.come(number, [1.0, later])
-        check.judge()
-    assert not check.open_rungs
-    assert check.trust()[0].agreement.n_trials == 0
-
-
-def test_a_reversal_among_those_that_a_rung_selects_does_not_contradict_it() -> None:
-    """The best ten of thirty are in reverse order later; the others are worse than they."""
-    check = OrderCheck()
-    for number in range(30):
-        check.come(number, [float(number)])
-    for number in range(10):
-        check.come(number, [float(number), float(-number)])
-        check.judge()
-    assert not check.open_rungs
-    for number in (28, 29):
-        check.come(number, [float(number), float(number)])
-        check.judge()
-    assert not check.open_rungs
-
-
-def test_a_witness_that_is_better_than_four_leaders_contradicts_the_rung() -> None:
-    check = OrderCheck()
-    for number in range(30):
-        check.come(number, [float(number)])
-    check.come(29, [29.0, -1.0])
-    for number in range(4):
+    for number, later in enumerate(UNRELATED):
         assert not check.open_rungs
-        check.come(number, [float(number), float(number)])
+        check.come(number, [1.0, later])
         check.judge()
     assert check.open_rungs == {0}
 
@@ -221,8 +154,8 @@ def test_a_rung_is_compared_with_the_next_that_is_closed() -> None:
     for number in range(3):
         train(check, number, [float(number), float(number), float(-number), float(-number)])
     assert check.open_rungs == {0, 1}
-    for number, loss in enumerate(FAR_APART, start=3):
-        train(check, number, [loss, -loss, loss, loss])
+    for number in range(3, 8):
+        train(check, number, [float(number), float(-number), float(number), float(number)])
     assert check.open_rungs == {1}, "rung 0 has closed"
     for number in range(8, 20):
         loss = float(number * 7 % 20)
@@ -272,9 +205,11 @@ def test_it_closes_by_trials_that_came_while_it_was_open() -> None:
     check = OrderCheck()
     for number in range(3):
         train(check, number, [float(number), float(-number)])
-    for number, loss in enumerate(FAR_APART, start=3):
-        assert check.open_rungs == {0}, "four trials are too few"
-        train(check, number, [loss, loss])
+    for number in range(3, 7):
+        assert check.open_rungs == {0}
+        train(check, number, [float(number), float(number)])
+    assert check.open_rungs == {0}, "four trials are too few"
+    train(check, 7, [7.0, 7.0])
     assert not check.open_rungs
 
 
@@ -314,7 +249,7 @@ def doubted() -> OrderCheck:
 
 
 def come_further(check: OrderCheck, losses: Sequence[float], later: Sequence[float]) -> bool:
-    """More trials come to rungs 0 and 1; whether rung 0 has closed after the last of them."""
+    """Six more trials come to rungs 0 and 1; whether rung 0 has closed."""
     for number, pair in enumerate(zip(losses, later, strict=True), start=6):
         assert check.open_rungs == {0}
         check.come(number, pair[:1])
@@ -323,23 +258,19 @@ def come_further(check: OrderCheck, losses: Sequence[float], later: Sequence[flo
     return not check.open_rungs
 
 
-#: Six that are far apart beside the first six.
-LOW_AND_HIGH = (-3.0, 20.0, -2.0, 21.0, -1.0, 22.0)
-
-
 @pytest.mark.parametrize(
     ("later", "closes"),
     [
-        (LOW_AND_HIGH, True),
-        ((-1.0, 21.0, -2.0, 20.0, -3.0, 22.0), True),  # What is close is not compared.
-        ((-3.0, 20.0, -2.0, 21.0, 23.0, 22.0), False),
+        ((0.0, 1.0, 2.0, 3.0, 4.0, 5.0), True),
+        ((0.0, 1.0, 2.0, 3.0, 5.0, 4.0), True),
+        ((0.0, 1.0, 2.0, 5.0, 4.0, 3.0), False),  # 12 of 15 pairs: one in 15 of unrelated ones.
         (UNRELATED, False),
     ],
 )
 def test_it_closes_by_the_next_rung_before_any_trial_ends(
     later: Sequence[float], closes: bool
 ) -> None:
-    assert come_further(doubted(), LOW_AND_HIGH, later) == closes
+    assert come_further(doubted(), range(6), later) == closes
 
 
 def test_another_check_closes_it_by_the_next_rung_too() -> None:
@@ -348,14 +279,18 @@ def test_another_check_closes_it_by_the_next_rung_too() -> None:
     assert come_further(other, range(6), range(6))
 
 
+def test_five_trials_do_not_close_it_by_the_next_rung() -> None:
+    check = doubted()
+    assert not come_further(check, range(5), range(5))
+    assert check.trust()[0].later == 1, "what is shown is what it waits for"
+
+
 def test_it_does_not_close_by_the_next_rung_while_three_trials_contradict_it() -> None:
     check = doubted()
-    for number, loss in enumerate((-30.0, 30.0, 2.5), start=20):
-        check.come(number, [loss])
-        check.pass_halfway(number, [loss], -loss)
-    check.judge()
-    assert check.open_rungs == {0}
-    assert not come_further(check, LOW_AND_HIGH, LOW_AND_HIGH)
+    for number in range(6, 9):
+        check.come(number, [float(number)])
+        check.pass_halfway(number, [float(number)], float(-number))
+    assert not come_further(check, range(6), range(6))
 
 
 def test_it_does_not_close_by_a_rung_that_is_open() -> None:
@@ -556,7 +491,7 @@ def test_a_witness_stays_one_at_each_rung() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "has_more"), [((-7.0, -6.8, -6.85, -6.9), True), ((-6.0, -8.0, -7.0, -7.5), False)]
+    ("ends", "has_more"), [((-7.0, -6.8, -6.0, -6.9), True), ((-6.0, -8.0, -7.0, -7.5), False)]
 )
 def test_there_are_more_while_the_evidence_speaks_against_a_rung(
     ends: Sequence[float], has_more: bool
