@@ -31,7 +31,8 @@ Personnel Selection, 1949): there must be as much variance as of some trials dra
 rungs before it open with it: an earlier ranking is not assumed to know more of the end than a later
 one. A rung closes once the trials that passed it while open, and were therefore not selected by it,
 have the same ranking there and at their end. Few trials reach their end, so a rung also closes once
-these trials have the same ranking there and at the next rung in effect, and nothing contradicts it.
+these trials have the same ranking there and at the next rung in effect, unless three of them or
+more do not agree elsewhere.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _CONTRADICTS, _AGREES = -1.0, 1.28
 #: when a tenth of the time has passed.
 _N_TO_OPEN = 3
 #: Minimum number of trials to open a rung that is not contradicted, but does not agree, and of
-#: trials drawn at random that vary as much. Of six with a rank correlation of 0.7, four of five
-#: times the ranking agrees significantly.
+#: trials drawn at random that vary as much; and to close a rung by the next one. Of six with a
+#: Kendall correlation of 0.7, four of five times the ranking agrees significantly.
 _N_TO_DOUBT = 6
 #: Minimum number of trials to close a rung by their end.
 _N_TO_CLOSE = 5
