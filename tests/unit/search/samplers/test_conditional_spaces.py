@@ -163,8 +163,10 @@ def test_the_better_branch_is_searched_with_its_own_parameters() -> None:
             trial = study.ask()
             BRANCHES.suggest(trial)
             found.append(trial.params)
-    assert all(each.keys() == {"kind", "y"} for each in found)
-    assert np.median([each["y"] for each in found]) == pytest.approx(0.8, abs=0.1)
+    better = [each["y"] for each in found if each.keys() == {"kind", "y"}]
+    # Of twelve, three are expected to differ from the best trial in the choice.
+    assert len(better) >= 7
+    assert np.median(better) == pytest.approx(0.8, abs=0.1)
 
 
 def test_a_branch_without_trials_is_suggested_by_chance() -> None:

@@ -12,8 +12,10 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from benchmarks.search_cases.long_studies import choices as choices_that_move_numbers
 from tests.rung_notes import trust_note
 from tuner.search.rungs.stored_trust import TRUST_KEY
+from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler, common_space
 
 SPACE: dict[str, BaseDistribution] = {
@@ -98,8 +100,8 @@ def test_a_choice_that_is_better_is_taken() -> None:
         for kind in ("plain", "wide")
     ]
     study = a_study(*trials)
-    kinds = [study.ask(SPACE).params["kind"] for _ in range(8)]
-    assert kinds.count("wide") >= 6
+    kinds = [study.ask(SPACE).params["kind"] for _ in range(40)]
+    assert kinds.count("wide") >= 24
 
 
 def test_what_a_choice_is_worth_is_learned_from_trials_with_other_choices() -> None:
@@ -132,10 +134,58 @@ def worth(params: Mapping[str, str]) -> float:
     return float(sum("abcdef".index(each) for each in params.values()))
 
 
+@pytest.mark.parametrize("kind", ["plain", "wide"])
+def test_one_in_four_suggestions_has_another_choice_than_the_best_trial(kind: str) -> None:
+    """However bad the others seem: here those of the other kind are all much worse."""
+    trials = [
+        a_trial(k / 20, {1: 1.0 - (k / 20 - 0.3) ** 2 - 5.0 * (each != kind)}, kind=each)
+        for k in range(21)
+        for each in ("plain", "wide")
+    ]
+    study = a_study(*trials)
+    kinds = [study.ask(SPACE).params["kind"] for _ in range(60)]
+    assert 6 <= 60 - kinds.count(kind) <= 24
+
+
+def test_a_changed_choice_is_tried_with_other_numbers_too() -> None:
+    """Candidates near a leader; without a changed choice all are close to it."""
+    space: dict[str, BaseDistribution] = {
+        **{f"x{k}": FloatDistribution(0.0, 1.0) for k in range(4)},
+        "kind": CategoricalDistribution(["plain", "wide", "deep"]),
+    }
+    params: dict[str, float | str] = {**{f"x{k}": 0.5 for k in range(4)}, "kind": "plain"}
+    leader = create_trial(value=1.0, params=params, distributions=space)
+    candidates = CurveGPSampler(seed=0)._candidates([leader] * 40, Encoding(space))[500:]
+    near = [Encoding(space).decode(row) for row in candidates]
+    n_far: dict[str, list[int]] = {"same": [], "other": []}
+    for each in near:
+        moved = [abs(each[f"x{k}"] - 0.5) > 0.35 for k in range(4)]
+        n_far["same" if each["kind"] == "plain" else "other"].append(sum(moved))
+    assert len(n_far["other"]) > 500
+    # Steps near a leader are hardly ever that long, and three of ten redrawn numbers are.
+    assert statistics.fmean(n_far["same"]) < 0.03
+    assert 0.1 < statistics.fmean(n_far["other"]) < 0.25
+
+
+@pytest.mark.slow
+def test_a_choice_is_found_whose_best_number_is_another() -> None:
+    """As a learning rate that is best elsewhere for another optimizer, four times at once."""
+    found = []
+    for seed in range(4):
+        study = optuna.create_study(sampler=CurveGPSampler(seed=seed))
+        study.optimize(choices_that_move_numbers, n_trials=350)
+        found.append(study.best_value)
+    # The second best choices have 0.15: there or above three of these four stayed.
+    assert sum(each < 0.05 for each in found) >= 3
+
+
 def test_trials_that_run_are_not_suggested_again() -> None:
-    study = a_study(*(a_trial(k / 20, curve_of(k / 20, 30)) for k in range(21)))
-    found = suggested(study, 6)
-    assert len({round(x, 3) for x in found}) == len(found)
+    """Of twelve at once, about six are apart by 0.01; without this, three are."""
+    n_apart = []
+    for seed in range(4):
+        study = a_study(*(a_trial(k / 20, curve_of(k / 20, 30)) for k in range(21)), seed=seed)
+        n_apart.append(len({round(float(x), 2) for x in suggested(study, 12)}))
+    assert sum(n_apart) >= 16
 
 
 def test_it_stays_away_from_what_broke_a_constraint() -> None:
@@ -202,7 +252,7 @@ def test_reports_until_an_open_rung_do_not_count() -> None:
         return a_study(*trials)
 
     without = suggested(study(7, ()))
-    assert suggested(study(1, (2, 6))) == pytest.approx(without, rel=1e-9)
+    assert suggested(study(1, (2, 6))) == pytest.approx(without, abs=0.02)
     assert suggested(study(1, ())) != pytest.approx(without, abs=0.05)
     assert without[0] > 0.7
 

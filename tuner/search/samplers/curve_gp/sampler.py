@@ -33,6 +33,11 @@ _N_UNIFORM = 500
 _N_NEAR_EACH = 40
 _NEAR = 0.1
 _DECADES = 3.0
+#: Fraction of candidates with a changed choice that also have a number redrawn, one on average.
+_REDRAWN_SHARE = 0.5
+#: Fraction of suggestions of the model for one objective that differ from the best trial in a
+#: choice.
+_OTHER_CHOICE_SHARE = 0.25
 #: Number of candidates that are decoded into parameters and evaluated again.
 _N_DECODED = 50
 
@@ -52,7 +57,10 @@ class CurveGPSampler(BaseSampler):
     not run out of memory and does not diverge (`tuner.search.samplers.curve_gp.feasibility`).
     Choices are compared by Hamming distance with a length scale each (Hutter, Hoos and
     Leyton-Brown, 2011; the categorical kernels of CoCaBO, arXiv:1906.08878, and CASMOPOLITAN,
-    arXiv:2102.07188, are built on the same distance).
+    arXiv:2102.07188, are built on the same distance). With one objective, one in four suggestions
+    of the model differs from the best trial in a choice: the expected improvement of ever closer
+    configurations with the same choices decreases slowly, so that others would be tried late or
+    never.
 
     With several objectives each has a process of its own, and the next configuration maximizes the
     expected hypervolume improvement (`tuner.search.samplers.curve_gp.several_objectives`).
@@ -160,6 +168,9 @@ class CurveGPSampler(BaseSampler):
 
         leaders = [] if known is None else known.leaders
         candidates = self._candidates(self._some(leaders), encoding)
+        has_best = len(directions) == 1 and len(leaders) > 0
+        if has_best and encoding.choices and self._rng.random() < _OTHER_CHOICE_SHARE:
+            candidates = _with_other_choices(candidates, encoding.row(leaders[0]), encoding)
         promising = candidates[np.argsort(-worth(candidates))[:_N_DECODED]]
         # What is suggested is what was judged: whole numbers and choices.
         decoded = [encoding.decode(each) for each in promising]
@@ -178,7 +189,11 @@ class CurveGPSampler(BaseSampler):
         return self._encoding
 
     def _candidates(self, leaders: Sequence[FrozenTrial], encoding: Encoding) -> Array:
-        """[m, d], uniform, and near the leaders with one choice changed on average."""
+        """[m, d], uniform, and near the leaders with one choice changed on average.
+
+        The optimum of a number may depend on a choice (of the learning rate on the optimizer), so
+        that neither is an improvement without the other: some have both changed.
+        """
         anywhere = self._rng.random((_N_UNIFORM, len(encoding.columns)))
         near = anywhere[:0]
         if leaders:
@@ -189,14 +204,28 @@ class CurveGPSampler(BaseSampler):
             is_absent = np.stack([encoding.absent(each.params) for each in leaders])
             is_absent = np.repeat(is_absent, _N_NEAR_EACH, axis=0)
             near[is_absent] = self._rng.random(is_absent.sum())
-        for columns in encoding.choices:
-            is_changed = self._rng.random(len(near)) < 1.0 / len(encoding.choices)
-            near[np.ix_(is_changed, columns)] = self._rng.random((is_changed.sum(), len(columns)))
+        self._change_choices(near, encoding)
         rows = np.clip(np.vstack([anywhere, near]), 0.0, 1.0)
         for columns in encoding.choices:
             # What is judged is a choice, not a point between some.
             rows[:, columns] = np.eye(len(columns))[rows[:, columns].argmax(axis=1)]
         return encoding.without_inactive(rows)
+
+    def _change_choices(self, rows: Array, encoding: Encoding) -> None:
+        """Changes [m, d] configurations in place."""
+        has_changed = np.zeros(len(rows), dtype=bool)
+        is_number = np.ones(rows.shape[1], dtype=bool)
+        for columns in encoding.choices:
+            before = rows[:, columns].argmax(axis=1)
+            is_drawn = self._rng.random(len(rows)) < 1.0 / len(encoding.choices)
+            rows[np.ix_(is_drawn, columns)] = self._rng.random((is_drawn.sum(), len(columns)))
+            has_changed |= rows[:, columns].argmax(axis=1) != before
+            is_number[columns] = False
+        if encoding.choices and is_number.any():
+            moves = has_changed & (self._rng.random(len(rows)) < _REDRAWN_SHARE)
+            is_one = self._rng.random(rows.shape) < 1.0 / is_number.sum()
+            is_redrawn = moves[:, None] & is_number & is_one
+            rows[is_redrawn] = self._rng.random(is_redrawn.sum())
 
     def _steps(self, n: int) -> Array:
         """[n, 1], distances of candidates from a leader.
@@ -206,6 +235,13 @@ class CurveGPSampler(BaseSampler):
         """
         is_fine = self._rng.random((n, 1)) < 0.5
         return _NEAR * 10.0 ** (-_DECADES * is_fine * self._rng.random((n, 1)))
+
+
+def _with_other_choices(rows: Array, leader: Array, encoding: Encoding) -> Array:
+    """Those of [m, d] configurations that differ from [d] in a choice; all, if none does."""
+    columns = [column for each in encoding.choices for column in each]
+    differs = (rows[:, columns] != leader[columns]).any(axis=1)
+    return rows[differs] if differs.any() else rows
 
 
 def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
