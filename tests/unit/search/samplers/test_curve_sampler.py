@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from benchmarks.search_cases.long_studies import choices as choices_that_move_numbers
 from tests.rung_notes import trust_note
 from tuner.search.rungs.stored_trust import TRUST_KEY
+from tuner.search.samplers.curve_gp import sampler
 from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler, common_space
 
@@ -50,8 +51,8 @@ def a_trial(
 def a_study(
     *trials: FrozenTrial, seed: int = 0, direction: str = "maximize", share: float = 0.0
 ) -> optuna.Study:
-    sampler = CurveGPSampler(seed=seed, n_startup_trials=5, random_share=share)
-    study = optuna.create_study(direction=direction, sampler=sampler)
+    curve_gp = CurveGPSampler(seed=seed, n_startup_trials=5, random_share=share)
+    study = optuna.create_study(direction=direction, sampler=curve_gp)
     study.add_trials(trials)
     return study
 
@@ -101,7 +102,8 @@ def test_a_choice_that_is_better_is_taken() -> None:
     ]
     study = a_study(*trials)
     kinds = [study.ask(SPACE).params["kind"] for _ in range(40)]
-    assert kinds.count("wide") >= 24
+    # A quarter has another choice.
+    assert kinds.count("wide") >= 26
 
 
 def test_what_a_choice_is_worth_is_learned_from_trials_with_other_choices() -> None:
@@ -147,6 +149,21 @@ def test_one_in_four_suggestions_has_another_choice_than_the_best_trial(kind: st
     assert 6 <= 60 - kinds.count(kind) <= 24
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_choice_that_never_works_is_not_tried_again_and_again(*, fails: bool) -> None:
+    """It breaks a constraint each time, or fails: then no suggestion has to be another one."""
+    trials = [a_trial(k / 20, {1: 1.0 - (k / 20 - 0.3) ** 2}) for k in range(21)]
+    for k in range(21):
+        if fails:
+            trials.append(a_trial(k / 20, {1: math.nan}, TrialState.FAIL, kind="wide"))
+        else:
+            broken = {"tuner:memory": 1.0}
+            trials.append(a_trial(k / 20, {1: 1.0}, kind="wide", constraints=broken))
+    study = a_study(*trials)
+    kinds = [study.ask(SPACE).params["kind"] for _ in range(40)]
+    assert kinds.count("wide") <= 4
+
+
 def test_a_changed_choice_is_tried_with_other_numbers_too() -> None:
     """Candidates near a leader; without a changed choice all are close to it."""
     space: dict[str, BaseDistribution] = {
@@ -180,7 +197,7 @@ def test_a_choice_is_found_whose_best_number_is_another() -> None:
 
 
 def test_trials_that_run_are_not_suggested_again() -> None:
-    """Of twelve at once, about six are apart by 0.01; without this, three are."""
+    """Of twelve at once, about six are apart by 0.01."""
     n_apart = []
     for seed in range(4):
         study = a_study(*(a_trial(k / 20, curve_of(k / 20, 30)) for k in range(21)), seed=seed)
@@ -239,8 +256,9 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None
         CurveGPSampler(**arguments)
 
 
-def test_reports_until_an_open_rung_do_not_count() -> None:
+def test_reports_until_an_open_rung_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if they were none: until step 6 a small x looks best, in the end a large one is."""
+    monkeypatch.setattr(sampler, "_OTHER_CHOICE_SHARE", 0.0)
 
     def study(first: int, open_steps: Collection[int]) -> optuna.Study:
         early = {step: 1.0 - step / 100 for step in range(first, 7)}
@@ -252,7 +270,7 @@ def test_reports_until_an_open_rung_do_not_count() -> None:
         return a_study(*trials)
 
     without = suggested(study(7, ()))
-    assert suggested(study(1, (2, 6))) == pytest.approx(without, abs=0.02)
+    assert suggested(study(1, (2, 6))) == pytest.approx(without, rel=1e-9)
     assert suggested(study(1, ())) != pytest.approx(without, abs=0.05)
     assert without[0] > 0.7
 

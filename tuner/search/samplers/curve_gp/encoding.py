@@ -59,6 +59,9 @@ class Encoding:
             for columns, each in zip(self._columns_of.values(), is_choice, strict=True)
             if each
         ]
+        #: The columns of all choices, and those of numbers.
+        self.choice_columns = [int(column) for columns in self.choices for column in columns]
+        self.number_columns = sorted({*range(len(self.columns))} - {*self.choice_columns})
         self._middle = np.full(len(self.columns), 0.5)
         for columns in self.choices:
             self._middle[columns] = 1.0 / len(columns)
@@ -94,6 +97,20 @@ class Encoding:
         """The parameters that a configuration has."""
         params = self._transform.untransform(row)
         return params if self._activity is None else self._activity.only(params)
+
+    def differ_in_choices(self, rows: Array, others: Array) -> NDArray[np.bool_]:
+        """[m], whether [m, d] configurations differ from [m, d] or [d] others in a choice."""
+        columns = self.choice_columns
+        differ: NDArray[np.bool_] = (rows[:, columns] != others[..., columns]).any(axis=1)
+        return differ
+
+    def whole(self, rows: Array) -> Array:
+        """[m, d], configurations that exist, for [m, d] points."""
+        found = np.clip(rows, 0.0, 1.0)
+        for columns in self.choices:
+            # What is judged is a choice, not a point between some.
+            found[:, columns] = np.eye(len(columns))[found[:, columns].argmax(axis=1)]
+        return self.without_inactive(found)
 
     def without_inactive(self, rows: Array) -> Array:
         """[m, d], for [m, d] configurations: without parameters excluded by their conditions."""

@@ -33,11 +33,14 @@ _N_UNIFORM = 500
 _N_NEAR_EACH = 40
 _NEAR = 0.1
 _DECADES = 3.0
-#: Fraction of candidates with a changed choice that also have a number redrawn, one on average.
+#: Fraction of candidates with a changed choice of which a number is redrawn as well, each with a
+#: probability of one in their number.
 _REDRAWN_SHARE = 0.5
 #: Fraction of suggestions of the model for one objective that differ from the best trial in a
 #: choice.
 _OTHER_CHOICE_SHARE = 0.25
+#: They are more likely than this to break no constraint and to work.
+_LEAST_FEASIBLE = 0.5
 #: Number of candidates that are decoded into parameters and evaluated again.
 _N_DECODED = 50
 
@@ -170,7 +173,10 @@ class CurveGPSampler(BaseSampler):
         candidates = self._candidates(self._some(leaders), encoding)
         has_best = len(directions) == 1 and len(leaders) > 0
         if has_best and encoding.choices and self._rng.random() < _OTHER_CHOICE_SHARE:
-            candidates = _with_other_choices(candidates, encoding.row(leaders[0]), encoding)
+            is_other = encoding.differ_in_choices(candidates, encoding.row(leaders[0]))
+            if probability is not None:
+                is_other &= probability(candidates) > _LEAST_FEASIBLE
+            candidates = candidates[is_other] if is_other.any() else candidates
         promising = candidates[np.argsort(-worth(candidates))[:_N_DECODED]]
         # What is suggested is what was judged: whole numbers and choices.
         decoded = [encoding.decode(each) for each in promising]
@@ -195,37 +201,34 @@ class CurveGPSampler(BaseSampler):
         that neither is an improvement without the other: some have both changed.
         """
         anywhere = self._rng.random((_N_UNIFORM, len(encoding.columns)))
-        near = anywhere[:0]
-        if leaders:
-            rows = np.stack([encoding.row(each) for each in leaders])
-            near = np.repeat(rows, _N_NEAR_EACH, axis=0)
-            near = near + self._steps(len(near)) * self._rng.normal(size=near.shape)
-            # A changed choice may activate them; nothing is known of good values then.
-            is_absent = np.stack([encoding.absent(each.params) for each in leaders])
-            is_absent = np.repeat(is_absent, _N_NEAR_EACH, axis=0)
-            near[is_absent] = self._rng.random(is_absent.sum())
-        self._change_choices(near, encoding)
-        rows = np.clip(np.vstack([anywhere, near]), 0.0, 1.0)
-        for columns in encoding.choices:
-            # What is judged is a choice, not a point between some.
-            rows[:, columns] = np.eye(len(columns))[rows[:, columns].argmax(axis=1)]
-        return encoding.without_inactive(rows)
+        if not leaders:
+            return encoding.whole(anywhere)
+        rows = np.repeat(np.stack([encoding.row(each) for each in leaders]), _N_NEAR_EACH, axis=0)
+        near = rows + self._steps(len(rows)) * self._rng.normal(size=rows.shape)
+        # A changed choice may activate them; nothing is known of good values then.
+        is_absent = np.stack([encoding.absent(each.params) for each in leaders])
+        is_absent = np.repeat(is_absent, _N_NEAR_EACH, axis=0)
+        near[is_absent] = self._rng.random(is_absent.sum())
+        if encoding.choices:
+            self._change_choices(near, rows, encoding)
+        return encoding.whole(np.vstack([anywhere, near]))
 
-    def _change_choices(self, rows: Array, encoding: Encoding) -> None:
-        """Changes [m, d] configurations in place."""
-        has_changed = np.zeros(len(rows), dtype=bool)
-        is_number = np.ones(rows.shape[1], dtype=bool)
+    def _change_choices(self, near: Array, leaders: Array, encoding: Encoding) -> None:
+        """Redraws one choice on average; where one has changed, in half of the cases, one number.
+
+        Args:
+            near: [m, d], changed in place.
+            leaders: [m, d], what each was near.
+            encoding: Their encoding.
+        """
         for columns in encoding.choices:
-            before = rows[:, columns].argmax(axis=1)
-            is_drawn = self._rng.random(len(rows)) < 1.0 / len(encoding.choices)
-            rows[np.ix_(is_drawn, columns)] = self._rng.random((is_drawn.sum(), len(columns)))
-            has_changed |= rows[:, columns].argmax(axis=1) != before
-            is_number[columns] = False
-        if encoding.choices and is_number.any():
-            moves = has_changed & (self._rng.random(len(rows)) < _REDRAWN_SHARE)
-            is_one = self._rng.random(rows.shape) < 1.0 / is_number.sum()
-            is_redrawn = moves[:, None] & is_number & is_one
-            rows[is_redrawn] = self._rng.random(is_redrawn.sum())
+            is_drawn = self._rng.random(len(near)) < 1.0 / len(encoding.choices)
+            near[np.ix_(is_drawn, columns)] = self._rng.random((is_drawn.sum(), len(columns)))
+        has_changed = encoding.differ_in_choices(encoding.whole(near), leaders)
+        moves = has_changed & (self._rng.random(len(near)) < _REDRAWN_SHARE)
+        for column in encoding.number_columns:
+            is_one = self._rng.random(len(near)) < 1.0 / len(encoding.number_columns)
+            near[moves & is_one, column] = self._rng.random((moves & is_one).sum())
 
     def _steps(self, n: int) -> Array:
         """[n, 1], distances of candidates from a leader.
@@ -235,13 +238,6 @@ class CurveGPSampler(BaseSampler):
         """
         is_fine = self._rng.random((n, 1)) < 0.5
         return _NEAR * 10.0 ** (-_DECADES * is_fine * self._rng.random((n, 1)))
-
-
-def _with_other_choices(rows: Array, leader: Array, encoding: Encoding) -> Array:
-    """Those of [m, d] configurations that differ from [d] in a choice; all, if none does."""
-    columns = [column for each in encoding.choices for column in each]
-    differs = (rows[:, columns] != leader[columns]).any(axis=1)
-    return rows[differs] if differs.any() else rows
 
 
 def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
