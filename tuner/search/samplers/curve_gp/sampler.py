@@ -39,7 +39,7 @@ _REDRAWN_SHARE = 0.5
 #: Fraction of suggestions of the model for one objective that differ from the best trial in a
 #: choice.
 _OTHER_CHOICE_SHARE = 0.25
-#: They are more likely than this to break no constraint and to work.
+#: Minimum probability that such a suggestion breaks no constraint and does not fail.
 _LEAST_FEASIBLE = 0.5
 #: Number of candidates that are decoded into parameters and evaluated again.
 _N_DECODED = 50
