@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +14,11 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from tuner.queries.dispatchers import StoredDispatcher, read_dispatchers
-from tuner.store.optuna_tables.feasibility import infeasible_trials, without
+from tuner.store.optuna_tables.feasibility import (
+    count_failed_as_pruned,
+    infeasible_trials,
+    without,
+)
 from tuner.store.optuna_tables.pauses import count_paused
 from tuner.store.optuna_tables.statements import (
     DIRECTIONS,
@@ -50,7 +55,8 @@ class StudySummary:
     id: int
     name: str
     objectives: tuple[Objective, ...]
-    #: Every state, also those that no trial is in.
+    #: Every state, also those that no trial is in. Trials that ran out of memory or reported NaN
+    #: have failed, although Optuna has them as pruned.
     trials: Mapping[TrialState, int]
     #: Waiting trials that are paused at a rung rather than waiting for a device.
     n_paused: int
@@ -131,7 +137,9 @@ def _attribute(connection: sa.Connection, table: sa.Table, key: str) -> dict[int
 
 def _read_trials(
     connection: sa.Connection,
-) -> tuple[dict[int, dict[TrialState, int]], dict[int, list[datetime | None]]]:
+) -> tuple[dict[int, Counter[TrialState]], dict[int, list[datetime | None]]]:
+    # Read first: a trial that is marked later is at least among those that are stored as pruned.
+    failed = count_failed_as_pruned(connection)
     query = sa.select(
         TRIALS.c.study_id,
         TRIALS.c.state,
@@ -140,11 +148,14 @@ def _read_trials(
         sa.func.max(TRIALS.c.datetime_start).label("last"),
         sa.func.max(TRIALS.c.datetime_complete).label("ended"),
     ).group_by(TRIALS.c.study_id, TRIALS.c.state)
-    counts: dict[int, dict[TrialState, int]] = {}
+    counts: dict[int, Counter[TrialState]] = {}
     instants: dict[int, list[datetime | None]] = {}
     for row in connection.execute(query):
-        counts.setdefault(row.study_id, {})[row.state] = row.n
+        counts.setdefault(row.study_id, Counter())[row.state] = row.n
         instants.setdefault(row.study_id, []).extend([row.first, row.last, row.ended])
+    for study_id, of_study in counts.items():
+        of_study[TrialState.PRUNED] -= failed[study_id]
+        of_study[TrialState.FAIL] += failed[study_id]
     return counts, instants
 
 

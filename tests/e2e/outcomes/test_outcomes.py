@@ -147,6 +147,8 @@ def test_functions(study_folder: StudyFolder) -> None:
     assert (ended.code, ended.err) == (EXIT_BUDGET_REACHED, "")
     n_failed = len(OF_FUNCTIONS) - 3
     assert f": 2 completed, 1 pruned, {n_failed} failed\n" in ended.out
+    status = study_folder.tuner("status")
+    assert f": 2 completed, 1 pruned, {n_failed} failed\n" in status.out
     attempts = check(study_folder, OF_FUNCTIONS)
     once = attempts["once"]
     assert once[0].outcome == "failed"

@@ -83,6 +83,26 @@ def test_studies_are_told_apart(url: str) -> None:
     assert second.dispatchers == ()
 
 
+def test_what_ran_out_of_memory_has_failed(url: str) -> None:
+    no_memory = a_trial(
+        {"lr": 0.1}, state=TrialState.PRUNED, constraints={"tuner:out_of_memory": 1.0}
+    )
+    too_large = a_trial({"lr": 0.1}, state=TrialState.PRUNED, constraints={"size": 1.0})
+    add_study(url, "mixed", [no_memory, no_memory, too_large, a_trial({"lr": 0.1}, 0.5)])
+    add_study(url, "hopeless", [no_memory])
+    add_dispatcher(url, "hopeless", is_ended=True)
+    found = summaries(url)
+    mixed, hopeless = found["mixed"].trials, found["hopeless"].trials
+    assert (mixed[TrialState.FAIL], mixed[TrialState.PRUNED], mixed[TrialState.COMPLETE]) == (
+        (2, 1, 1)
+    )
+    assert (hopeless[TrialState.FAIL], hopeless[TrialState.PRUNED]) == (1, 0)
+    assert found["mixed"].n_finished == 4
+    status = status_of(url, "hopeless", BudgetConfig(trials=1))
+    assert status.standing is Standing.FAILED
+    assert "trials: 1: 1 failed" in status_text(status, LATER)
+
+
 def test_best_is_feasible_and_finite(url: str) -> None:
     add_first_study(url)
     assert summaries(url)["first"].best == {"accuracy": 0.9}

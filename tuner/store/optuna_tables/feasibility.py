@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection
 
 import sqlalchemy as sa
+from optuna.trial import TrialState
 
 from tuner.store.optuna_tables.statements import (
     CONSTRAINTS_ATTR,
     OUR_CONSTRAINTS,
     SYSTEM_ATTRS,
+    TRIALS,
     ids_of,
 )
+
+_IS_OUR_CONSTRAINT = SYSTEM_ATTRS.c.key.like(f"{CONSTRAINTS_ATTR}:{OUR_CONSTRAINTS}%")
 
 
 def infeasible_trials(
@@ -27,13 +32,26 @@ def infeasible_trials(
     """
     key = SYSTEM_ATTRS.c.key
     query = sa.select(SYSTEM_ATTRS.c.trial_id, SYSTEM_ATTRS.c.value_json).where(
-        is_constraint(key), key.not_like(f"{CONSTRAINTS_ATTR}:{OUR_CONSTRAINTS}%")
+        is_constraint(key), ~_IS_OUR_CONSTRAINT
     )
     if trial_ids is not None:
         query = query.where(SYSTEM_ATTRS.c.trial_id.in_(trial_ids))
     elif study_id is not None:
         query = query.where(SYSTEM_ATTRS.c.trial_id.in_(ids_of(study_id)))
     return {row.trial_id for row in connection.execute(query) if _is_broken(row.value_json)}
+
+
+def count_failed_as_pruned(connection: sa.Connection) -> Counter[int]:
+    """By study id, the trials that failed and are stored as pruned, so that samplers avoid them.
+
+    They ran out of memory or reported NaN (`tuner.search.study.StudySearch.mark_infeasible`).
+    """
+    marked = sa.select(SYSTEM_ATTRS.c.trial_id).where(_IS_OUR_CONSTRAINT)
+    query = sa.select(TRIALS.c.study_id, sa.func.count().label("n")).where(
+        TRIALS.c.state == TrialState.PRUNED, TRIALS.c.trial_id.in_(marked)
+    )
+    rows = connection.execute(query.group_by(TRIALS.c.study_id))
+    return Counter({row.study_id: row.n for row in rows})
 
 
 def is_constraint(key: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
