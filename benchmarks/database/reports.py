@@ -1,6 +1,7 @@
 """How many reports one dispatcher takes in, judges and stores in a second: 3 of 6."""
 
 import argparse
+import functools
 import itertools
 import os
 import socket
@@ -75,7 +76,7 @@ class ChattingWorkers:
             theirs.close()
             self._controls.append(ours)
             self._processes.append(process)
-            inbox.watch(ours, lambda control=ours: self._read_exits(control))  # type: ignore[misc]  # A default has no type.
+            inbox.watch(ours, functools.partial(self._read_exits, ours))
         self._turns = itertools.cycle(range(n_clients))
 
     def launch(self, requests: Sequence[LaunchRequest]) -> tuple[int, ...]:

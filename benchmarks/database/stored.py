@@ -11,7 +11,12 @@ from pathlib import Path
 from random import Random
 
 import sqlalchemy as sa
-from optuna.distributions import BaseDistribution, CategoricalDistribution, distribution_to_json
+from optuna.distributions import (
+    BaseDistribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution_to_json,
+)
 from optuna.pruners import BasePruner, MedianPruner
 from optuna.samplers import RandomSampler
 from optuna.storages._rdb import models
@@ -142,9 +147,10 @@ def _trial(study_id: int, number: int) -> dict[str, object]:
 
 
 def _draw(distribution: BaseDistribution, random: Random) -> float:
-    assert not isinstance(distribution, CategoricalDistribution), "the space has numbers only"
-    low, high = distribution.low, distribution.high  # type: ignore[attr-defined]  # Of numbers.
-    return random.randint(low, high) if isinstance(low, int) else random.uniform(low, high)
+    if isinstance(distribution, IntDistribution):
+        return random.randint(distribution.low, distribution.high)
+    assert isinstance(distribution, FloatDistribution), "the space has numbers only"
+    return random.uniform(distribution.low, distribution.high)
 
 
 def _insert_curves(connection: sa.Connection, n_reports: int) -> None:
