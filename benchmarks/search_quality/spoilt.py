@@ -14,6 +14,7 @@ from benchmarks.search_quality.loop import Best, Bettered, Recorded
 from benchmarks.search_quality.spaces import LCBENCH_SPACE
 from benchmarks.search_quality.tasks import Task
 from tuner.search_spaces import ParamValue, parse_space
+from tuner.search_spaces.space import is_number
 from tuner.simulate.curves import Floats
 
 Spoil: TypeAlias = Callable[[Task], Task]
@@ -23,6 +24,12 @@ _N_CATEGORIES = 6
 _N_WITHOUT_EFFECT = 15
 _N_WHOLE = 20
 _NOISE = 0.015
+#: Ranges as users give them who do not know their program: seven of eight configurations learn
+#: nothing with the learning rate or the weight decay that they have.
+_WIDE: Mapping[str, tuple[float, float]] = {
+    "learning_rate": (1e-8, 100.0),
+    "weight_decay": (1e-8, 10.0),
+}
 #: What a parameter of a space becomes.
 Words: TypeAlias = Mapping[str, Any]
 
@@ -91,6 +98,31 @@ def without_effect(task: Task) -> Task:
         f"unused_{i}": {"type": "float", "low": 0.0, "high": 1.0} for i in range(_N_WITHOUT_EFFECT)
     }
     return _with_space(task, "without effect", {**LCBENCH_SPACE, **more}, {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wide(Task):
+    """The same program, which learns nothing outside the ranges of the table."""
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        inside = dict(params)
+        for name in _WIDE:
+            known, value = LCBENCH_SPACE[name], params[name]
+            assert is_number(value)
+            inside[name] = min(max(value, known["low"]), known["high"])
+        recorded = super().train(inside)
+        if inside == params:
+            return recorded
+        lowest = float(np.nanmin(self.table.values))
+        return replace(recorded, values=[lowest] * len(recorded.values))
+
+
+def wide(task: Task) -> Task:
+    """Learning rate and weight decay have far too wide ranges, where most learn nothing."""
+    space: dict[str, Words] = dict(LCBENCH_SPACE)
+    for name, (low, high) in _WIDE.items():
+        space[name] = {"type": "float", "low": low, "high": high, "log": True}
+    return Wide(**_same(task, name=f"{task.name}, wide", space=parse_space(space)))
 
 
 def _translated(
@@ -259,4 +291,5 @@ WAYS: Mapping[str, Spoil] = {
     "without_effect": without_effect,
     "whole": whole,
     "noise": noisy,
+    "wide": wide,
 }

@@ -244,6 +244,28 @@ def test_who_stops_pausing_lets_the_best_of_few_pass(tmp_path: Path) -> None:
         assert reported(search, 0.4) == (Action.PRUNE, reason)
 
 
+@pytest.mark.parametrize("check_order", [True, False])
+def test_of_many_that_learn_nothing_some_pass(tmp_path: Path, check_order: bool) -> None:
+    """With `check_order` a third passes; else all that equal the limit, as in Optuna."""
+
+    def make_pruner() -> AshaPruner:
+        return AshaPruner(1, mode="stop", check_order=check_order)
+
+    with searching(tmp_path, make_pruner) as search:
+        # One in ten learns, the first one after four others.
+        found = [reported(search, 0.5 if each % 10 == 4 else 0.1) for each in range(60)]
+    passing = [each for each, (action, _) in enumerate(found) if action is Action.CONTINUE]
+    assert {4, 14, 24, 34, 44, 54} < set(passing)
+    if not check_order:
+        assert len(passing) == 60
+        return
+    # Four passed before another had learned, and some are trained on to check the order.
+    assert 20 <= len(passing) <= 26
+    limit = "the limit of the best 1 in 3 of the 60 trials at this rung"
+    why = f"at rung 0 (step 1), accuracy 0.1 equals {limit}, and only some with this value continue"
+    assert found[59] == (Action.PRUNE, why)
+
+
 @pytest.mark.parametrize(
     ("mode", "check_order", "action", "where", "rungs"),
     [

@@ -295,6 +295,17 @@ def test_what_is_searched_is_another_space(task: Task) -> None:
     assert len(kinds["without_effect"]) == len(NAMES) + 15
 
 
+def test_far_too_wide_ranges_are_mostly_useless_and_else_as_recorded(task: Task) -> None:
+    harder = WAYS["wide"](task)
+    several = configurations(harder, 100)
+    lowest = float(np.nanmin(task.table.values))
+    useless = [each for each in several if set(harder.train(each).values) == {lowest}]
+    assert 70 < len(useless) < 97
+    for params in several:
+        if params not in useless:
+            assert harder.train(params).values == task.train(params).values
+
+
 def test_with_noise_the_true_value_of_what_looked_best_counts(task: Task) -> None:
     noisy, best = WAYS["noise"](task), WAYS["noise"](task).new_best()
     params = configurations(task, 1)[0]

@@ -31,7 +31,9 @@ class AshaPruner(SuccessiveHalvingPruner):
             learn from reports until there. For the check, some quick trials that a rung would end
             are trained on: one of the first, three once a trial that passed has become worse, one
             of ten and then ever fewer. A report that passes several rungs is compared at the last
-            of them only, not at each. With one objective only.
+            of them only, not at each. If many trials have the worst value at a rung, as many that
+            learn nothing do, they do not all continue, but so many that the fraction is kept. With
+            one objective only.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -62,7 +64,9 @@ class AshaPruner(SuccessiveHalvingPruner):
 
     def new_table(self, first: int) -> RungTable:
         """Rungs from a step on."""
-        return RungTable(first=first, factor=self._reduction_factor)
+        table = RungTable(first=first, factor=self._reduction_factor)
+        table.limits_worst = self.checks_order
+        return table
 
     def is_first_rung(self, step: int) -> bool:
         """Whether this is the step at which trials are compared first."""

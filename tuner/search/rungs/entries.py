@@ -41,6 +41,20 @@ class Entries(Sequence[Entry]):
         end = bisect_right(self._losses, loss, begin)
         return bisect_left(self._numbers, number, begin, end)
 
+    @property
+    def worst(self) -> float:
+        """The largest finite loss; infinite if there is none."""
+        n_finite = self.n_better(math.inf)
+        return self._losses[n_finite - 1] if n_finite else math.inf
+
+    def n_better(self, loss: float) -> int:
+        """Number of entries with a smaller loss."""
+        return bisect_left(self._losses, loss)
+
+    def n_equal(self, loss: float) -> int:
+        """Number of entries with this loss."""
+        return bisect_right(self._losses, loss) - bisect_left(self._losses, loss)
+
     @overload
     def __getitem__(self, place: int) -> Entry: ...
 

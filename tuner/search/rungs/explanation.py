@@ -48,5 +48,8 @@ def explain(
         return f"{told}: on Pareto front {front} and not among {best}"
     if math.isinf(standing.loss):
         return told
+    if standing.loss == standing.bar:
+        which = "some" if table.is_final else "the first"
+        return f"{told} equals the limit of {best}, and only {which} with this value continue"
     worse = "below" if sign < 0 else "above"
     return f"{told} is {worse} {sign * standing.bar:.6g}, the limit of {best}"

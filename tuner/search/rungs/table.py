@@ -64,6 +64,10 @@ class RungTable:
         #: Whether trials that do not pass a rung end there. Then the best passes however few have
         #: arrived, as no trial waits for others, and so do all that equal the last one that passes.
         self.is_final = False
+        #: Whether, of those that equal the last one that passes, only so many pass that 1 in
+        #: `factor` passes in all, if one is better and none is worse; and none without a number.
+        #: Trials that learn nothing often have the same value, that of chance.
+        self.limits_worst = False
         #: Trials that must reach a rung before any passes it.
         self.n_bootstrap = 0
         #: Every trial passes these.
@@ -183,8 +187,23 @@ class RungTable:
             bar=bar,
             goes_on=rung in self.open_rungs
             or place < n_going
-            or (self.is_final and entry[0] <= bar),
+            or (self.is_final and entry[0] <= bar and self._passes_as_equal(rung, entry, n_going)),
         )
+
+    def _passes_as_equal(self, rung: int, entry: Entry, n_going: int) -> bool:
+        """Whether a trial passes that is not worse than the last one that does."""
+        came, (loss, number) = self._rungs[rung].came, entry
+        is_best, is_worst = loss == came[0][0], loss >= came.worst
+        if not self.limits_worst or is_best or not is_worst:
+            return True
+        if math.isinf(loss):
+            return False
+        return _lot(number) < (n_going - came.n_better(loss)) / came.n_equal(loss)
+
+
+def _lot(number: int) -> float:
+    """From 0 to 1, evenly spread over successive numbers (the multiples of the golden ratio)."""
+    return number * 0.6180339887498949 % 1.0
 
 
 def known_length(max_resource: str | int, min_resource: int) -> int | None:

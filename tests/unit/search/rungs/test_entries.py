@@ -24,6 +24,10 @@ def test_entries_are_a_sorted_list_of_pairs(losses: list[float], data: st.DataOb
     for at, entry in enumerate(expected):
         assert entries[at] == entry
         assert entries.place_of(entry) == at == bisect_left(expected, entry)
+        assert entries.n_better(entry[0]) == sum(loss < entry[0] for loss in losses)
+        assert entries.n_equal(entry[0]) == losses.count(entry[0])
+    assert entries.n_equal(0.5) == losses.count(0.5)
+    assert entries.worst == max((each for each in losses if each < math.inf), default=math.inf)
     for entry in list(expected[::2]):
         entries.remove(entry)
         expected.remove(entry)

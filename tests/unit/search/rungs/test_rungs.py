@@ -113,6 +113,71 @@ def test_pausing_twice_and_ending_without_a_pause_do_no_harm() -> None:
     assert made.leader() is None
 
 
+def passed(losses: Sequence[float], *, limits_worst: bool = True) -> list[int]:
+    """Numbers of those that passed where trials end that do not, each judged as it came."""
+    made, numbers = table(), []
+    made.is_final, made.limits_worst = True, limits_worst
+    for number, loss in enumerate(losses):
+        made.come(number, 0, loss)
+        if made.standing(number, 0).goes_on:
+            numbers.append(number)
+    return numbers
+
+
+CHANCE = 0.9
+#: One in ten learns.
+MOST_LEARN_NOTHING = [0.001 * each if each % 10 == 5 else CHANCE for each in range(300)]
+
+
+def test_not_all_of_those_that_learn_nothing_pass() -> None:
+    assert len(passed(MOST_LEARN_NOTHING, limits_worst=False)) > 280, "as in Optuna"
+    numbers = passed(MOST_LEARN_NOTHING)
+    learning = [each for each in numbers if each % 10 == 5]
+    # Of those that learn, each is worse than those before: a third of all passes, so all of them.
+    assert len(learning) == 30
+    # The others fill the third.
+    assert len(numbers) == pytest.approx(100, abs=6)
+    for first in range(30, 300, 90):
+        assert sum(first <= each < first + 90 for each in numbers) == pytest.approx(30, abs=4)
+
+
+def test_those_that_are_no_number_never_pass_while_another_is() -> None:
+    assert passed([0.5, *[math.inf] * 30]) == [0]
+    assert passed([*[math.inf] * 3, 0.5, *[math.inf] * 30]) == [0, 1, 2, 3]
+
+
+def test_the_worst_number_is_the_worst_also_where_others_are_no_number() -> None:
+    with_nan = [math.inf if each == 40 else loss for each, loss in enumerate(MOST_LEARN_NOTHING)]
+    assert len(passed(with_nan)) < 110 < 250 < len(passed(with_nan, limits_worst=False))
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        # The ranking says nothing where all are equal.
+        [CHANCE] * 30,
+        # Where another is worse, so many learn something.
+        [1.0, *MOST_LEARN_NOTHING],
+    ],
+)
+def test_otherwise_equals_pass_together_as_in_optuna(losses: list[float]) -> None:
+    assert passed(losses) == passed(losses, limits_worst=False)
+
+
+@given(losses=st.lists(st.sampled_from([0.1, 0.2, 0.3, math.inf]), min_size=1, max_size=30))
+def test_only_the_worst_are_limited_and_to_no_less_than_a_third(losses: list[float]) -> None:
+    def passing(*, limits_worst: bool) -> set[int]:
+        made = table(losses)
+        made.is_final, made.limits_worst = True, limits_worst
+        return {each for each in range(len(losses)) if made.standing(each, 0).goes_on}
+
+    strict, usual = passing(limits_worst=True), passing(limits_worst=False)
+    assert strict <= usual
+    assert len(strict) >= max(1, len(losses) // 3)
+    worst = max((each for each in losses if each < math.inf), default=math.inf)
+    assert all(losses[number] >= worst > min(losses) for number in usual - strict)
+
+
 @given(
     losses=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60),
     factor=st.integers(2, 5),
