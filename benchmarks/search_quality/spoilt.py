@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -113,7 +113,7 @@ class Wide(Task):
         recorded = super().train(inside)
         if inside == params:
             return recorded
-        lowest = float(np.nanmin(self.table.values))
+        lowest = _lowest(self)
         return replace(recorded, values=[lowest] * len(recorded.values))
 
 
@@ -192,7 +192,7 @@ class Turned(Task):
         values = np.array(recorded.values)
         share = (self.largest - values[: self.until]) / (self.largest - self.least + 1e-9)
         # Below the median end, so that no early value is taken for a good result.
-        lowest = float(np.nanmin(self.table.values))
+        lowest = _lowest(self)
         values[: self.until] = lowest + 0.98 * share * (self.median - lowest)
         return replace(recorded, values=[float(each) for each in values])
 
@@ -218,7 +218,7 @@ class Meaningless(Task):
 
     def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
         recorded = super().train(params)
-        lowest = float(np.nanmin(self.table.values))
+        lowest = _lowest(self)
         # Below the median end, as above.
         value = lowest + 0.98 * float(_random(params).random()) * (self.median - lowest)
         early = [value] * min(self.until, len(recorded.values))
@@ -237,12 +237,12 @@ def _random(params: Mapping[str, ParamValue]) -> np.random.Generator:
 
 
 class Measured(float):
-    """A value with noise, that knows what it is without."""
+    """A value that is reported, and the true one."""
 
     true: float
 
-    def __new__(cls, true: float, noise: float) -> Measured:
-        made = super().__new__(cls, true * (1.0 + noise))
+    def __new__(cls, reported: float, true: float) -> Measured:
+        made = super().__new__(cls, reported)
         made.true = true
         return made
 
@@ -260,15 +260,21 @@ class LargestMeasured:
             self.steps.append(Bettered(at_s=at_s, value=getattr(value, "true", value)))
 
 
+#: Of a task, a configuration and [n_epochs] its values: the true ones and those that are reported.
+Change: TypeAlias = Callable[[Task, Mapping[str, ParamValue], Floats], tuple[Floats, Floats]]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Noisy(Task):
-    """Each report is wrong by some share of itself; the same training by the same."""
+class Changed(Task):
+    """Other values are reported; the true value of what looked best counts."""
+
+    change: Change
 
     def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
         recorded = super().train(params)
-        noise = _random(params).normal(0.0, _NOISE, len(recorded.values))
+        true, reported = self.change(self, params, np.array(recorded.values))
         values: list[float] = [
-            Measured(v, float(e)) for v, e in zip(recorded.values, noise, strict=True)
+            Measured(float(shown), float(each)) for shown, each in zip(reported, true, strict=True)
         ]
         return replace(recorded, values=values)
 
@@ -276,9 +282,122 @@ class Noisy(Task):
         return LargestMeasured()
 
 
-def noisy(task: Task) -> Task:
+def changed(words: str, change: Change) -> Spoil:
+    return lambda task: Changed(**_same(task, name=f"{task.name}, {words}"), change=change)
+
+
+def _noise(task: Task, params: Mapping[str, ParamValue], values: Floats) -> tuple[Floats, Floats]:
     """Each value has noise of 1.5 % of itself."""
-    return Noisy(**_same(task, name=f"{task.name}, noisy"))
+    return values, values * (1.0 + _random(params).normal(0.0, _NOISE, len(values)))
+
+
+def _early_noise(
+    task: Task, params: Mapping[str, ParamValue], values: Floats
+) -> tuple[Floats, Floats]:
+    """Noise of 15 % of a value, which falls to nothing at the end."""
+    noise = 0.15 * _random(params).normal(0.0, 1.0, len(values))
+    return values, values * (1.0 + noise * np.linspace(1.0, 0.0, len(values)))
+
+
+def _spikes(task: Task, params: Mapping[str, ParamValue], values: Floats) -> tuple[Floats, Floats]:
+    """Three in a hundred reports are too good by up to 20 points."""
+    drawn = _random(params)
+    is_spike = drawn.random(len(values)) < 0.03
+    higher = np.minimum(100.0, values + 20.0 * drawn.random(len(values)))
+    return values, np.where(is_spike, higher, values)
+
+
+def _rounded(task: Task, params: Mapping[str, ParamValue], values: Floats) -> tuple[Floats, Floats]:
+    """Values are rounded down to 5 points, so that many are equal."""
+    return values, np.floor(values / 5.0) * 5.0
+
+
+def _exponential(
+    task: Task, params: Mapping[str, ParamValue], values: Floats
+) -> tuple[Floats, Floats]:
+    """The worst are worse by ten orders of magnitude."""
+    return values, -np.exp((100.0 - values) / 4.0)
+
+
+def _constant(
+    task: Task, params: Mapping[str, ParamValue], values: Floats
+) -> tuple[Floats, Floats]:
+    """All report the same until epoch 10."""
+    return values, _begun_with([_lowest(task)] * 10, values)
+
+
+def _delayed(task: Task, params: Mapping[str, ParamValue], values: Floats) -> tuple[Floats, Floats]:
+    """Each begins to learn after as many epochs as a lot says, up to 30."""
+    n = int(_random(params).integers(0, 31))
+    late = np.concatenate([np.full(n, _lowest(task)), values])[: len(values)]
+    return late, late
+
+
+def _late_rates(
+    task: Task, params: Mapping[str, ParamValue], values: Floats
+) -> tuple[Floats, Floats]:
+    """With a learning rate above 0.01 nothing is learned until epoch 25, as without a warm-up."""
+    rate = params["learning_rate"]
+    assert is_number(rate)
+    if rate <= 0.01:
+        return values, values
+    late = _begun_with([_lowest(task)] * 25, values)
+    return late, late
+
+
+def _overfitting(
+    task: Task, params: Mapping[str, ParamValue], values: Floats
+) -> tuple[Floats, Floats]:
+    """From an epoch on that a lot says, values fall by half a point in each."""
+    peak = int(_random(params).integers(5, 53))
+    falling = values - 0.5 * np.maximum(0, np.arange(1, len(values) + 1) - peak)
+    return falling, falling
+
+
+def _half_turned(
+    task: Task, params: Mapping[str, ParamValue], values: Floats
+) -> tuple[Floats, Floats]:
+    """The order is reversed until epoch 25 for one half of the configurations, by lot."""
+    if _random(params).random() < 0.5:
+        return values, values
+    early = task.table.values[:, :25]
+    least, largest = np.nanmin(early, axis=0), np.nanmax(early, axis=0)
+    share = (largest - values[:25]) / (largest - least + 1e-9)
+    lowest = _lowest(task)
+    turned = _begun_with(lowest + 0.98 * share * (task.median - lowest), values)
+    return turned, turned
+
+
+def _begun_with(first: Sequence[float] | Floats, values: Floats) -> Floats:
+    """Values, the first of which are others."""
+    return np.concatenate([first, values[len(first) :]])[: len(values)]
+
+
+def _lowest(task: Task) -> float:
+    return float(np.nanmin(task.table.values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slow(Task):
+    """The best take five times as long."""
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        recorded = super().train(params)
+        share = (max(recorded.values) - self.median) / (self.best - self.median)
+        return replace(recorded, seconds=recorded.seconds * (1.0 + 4.0 * max(0.0, share)))
+
+
+def slow(task: Task) -> Task:
+    return Slow(**_same(task, name=f"{task.name}, slow"))
+
+
+def linear(task: Task) -> Task:
+    """No range is logarithmic."""
+    space = {
+        name: {key: value for key, value in words.items() if key != "log"}
+        for name, words in LCBENCH_SPACE.items()
+    }
+    return _with_space(task, "linear", space, {})
 
 
 WAYS: Mapping[str, Spoil] = {
@@ -290,6 +409,19 @@ WAYS: Mapping[str, Spoil] = {
     "conditional": conditional,
     "without_effect": without_effect,
     "whole": whole,
-    "noise": noisy,
+    "noise": changed("noisy", _noise),
     "wide": wide,
+    "linear": linear,
+    "turned2": turned_until(2),
+    "turned48": turned_until(48),
+    "half_turned": changed("half turned", _half_turned),
+    "constant10": changed("constant until 10", _constant),
+    "delayed": changed("delayed", _delayed),
+    "late_rates": changed("late rates", _late_rates),
+    "overfitting": changed("overfitting", _overfitting),
+    "early_noise": changed("early noise", _early_noise),
+    "spikes": changed("spikes", _spikes),
+    "rounded": changed("rounded", _rounded),
+    "exponential": changed("exponential", _exponential),
+    "slow": slow,
 }
