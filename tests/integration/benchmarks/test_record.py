@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.search_quality.record import main
+from benchmarks.search_quality.record.__main__ import main
 from benchmarks.search_quality.spaces import LCBENCH_SPACE
 from benchmarks.search_quality.tasks import read_task
 

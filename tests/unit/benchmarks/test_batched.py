@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.search_quality import batched, record
-from benchmarks.search_quality.batched import Network, Split, train_all
+from benchmarks.search_quality.record import __main__ as record
+from benchmarks.search_quality.record import batched
+from benchmarks.search_quality.record.batched import Network, Split, train_all
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,8 @@ rate falls along a cosine to the last epoch, or in two steps, after which curves
 rates cross those of low ones. What is done when it is interrupted is written.
 
 With `--device` thousands are trained at once. Batch sizes are powers of two then, and the
-seconds are those that a training alone would take on a processor, by a formula.
+seconds are those that a training alone would take on a processor, by a formula. Small batches come
+first: a table that is interrupted lacks the large ones.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from benchmarks.search_quality.batched import Network, Split, train_all
+from benchmarks.search_quality.record.batched import Network, Split, train_all
 from benchmarks.search_quality.spaces import LCBENCH_SPACE
 from tuner.search_spaces import parse_space
 from tuner.search_spaces.space import is_number
@@ -262,7 +263,10 @@ def _trained(todo: Sequence[Job], args: argparse.Namespace) -> Iterator[tuple[Jo
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search_quality.record",
+        description=__doc__.splitlines()[0] if __doc__ else "",
+    )
     add = parser.add_argument
     add("--data", choices=list(DATA), default="digits")
     add("--schedule", choices=list(SCHEDULES), default="cosine", help="of the learning rate")

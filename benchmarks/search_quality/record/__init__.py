@@ -1,0 +1,1 @@
+"""Real trainings, recorded as tables of learning curves."""
