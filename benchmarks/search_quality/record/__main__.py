@@ -240,7 +240,7 @@ def write_table(path: Path, done: Sequence[tuple[Job, Trained]]) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(argv)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    path = args.output or Path(f"mlp_{args.data}.npz")
+    path = args.output or Path(f"mlp_{args.data}_{args.schedule}.npz")
     done: list[tuple[Job, Trained]] = []
     todo = jobs(args)
     try:
@@ -275,7 +275,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0)
     add("--jobs", type=int, default=1, help="trainings at once, each on one thread")
     add("--device", type=torch.device, help="such as cuda: all at once on it")
-    add("--output", type=Path, help="mlp_DATA.npz where none is named")
+    add("--output", type=Path, help="mlp_DATA_SCHEDULE.npz where none is named")
     return parser
 
 

@@ -82,7 +82,8 @@ def train_all(
     """Trains all of them with SGD, and yields each as it ends.
 
     Args:
-        seed: Of all weights, orders and dropouts together: a network has others in another company.
+        seed: Of all weights, orders and dropouts together: in another group, a network gets other
+            numbers.
 
     Yields:
         The place of a network, and [n_epochs] its accuracies after each epoch, in percent.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -127,17 +130,46 @@ def test_all_come_back_at_their_places() -> None:
 
 
 def test_the_schedule_is_followed() -> None:
-    seen: list[int] = []
+    group = batched._Group([network(weight_decay=0.0)], blobs(), torch.Generator().manual_seed(0))
+    weights = group._layers[0][0]
+    seen = [weights.detach().clone()]
+    for factor in (1.0, 0.0, 0.1):
+        group.epoch(factor)
+        seen.append(weights.detach().clone())
+    moved = [float((after - before).norm()) for before, after in pairwise(seen)]
+    assert moved[0] > moved[2] > moved[1] == 0.0
+    asked: list[int] = []
 
-    def falls_to_nothing(epoch: int) -> float:
-        seen.append(epoch)
-        return float(epoch < 2)
+    def schedule(epoch: int) -> float:
+        asked.append(epoch)
+        return 1.0
 
+    list(train_all([network()], blobs(), n_epochs=3, schedule=schedule, seed=0))
+    assert asked == [0, 1, 2]
+
+
+def test_what_was_not_trained_on_is_looked_at() -> None:
+    split = blobs()
+    wrong = replace(split, y_valid=(split.y_valid + 1) % 3)
     ((_, accuracies),) = train_all(
-        [network(weight_decay=0.0)], blobs(), n_epochs=5, schedule=falls_to_nothing, seed=0
+        [network(batch_size=8, widths=[40], dropouts=[0.0])],
+        wrong,
+        n_epochs=8,
+        schedule=lambda _: 1.0,
+        seed=0,
     )
-    assert seen == [0, 1, 2, 3, 4]
-    assert len(set(accuracies[1:])) == 1
+    assert accuracies[-1] < 20.0
+
+
+def test_what_is_left_out_is_made_up_for_by_the_rest() -> None:
+    split = blobs()
+    group = batched._Group(
+        [network(widths=[4000], dropouts=[0.5])], split, torch.Generator().manual_seed(1)
+    )
+    rows = split.x[None]
+    trained, looked_at = (group._outputs(rows, is_training=each) for each in (True, False))
+    slope = (trained * looked_at).sum() / (looked_at * looked_at).sum()
+    assert float(slope.detach()) == pytest.approx(1.0, abs=0.3)
 
 
 def test_a_group_that_is_too_large_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +187,20 @@ def test_schedules(name: str, factors: list[float]) -> None:
     assert found == pytest.approx(factors, abs=1e-3)
 
 
-def test_a_table_names_the_batch_size_that_was_trained_with() -> None:
+def test_a_table_names_the_batch_size_that_was_trained_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     args = argparse.Namespace(data="cancer", schedule="steps", seed=0, configurations=6, epochs=2)
     todo = record.jobs(args)
+    trained_with: list[int] = []
+
+    def train_all(networks: Sequence[Network], *others: Any, **more: Any) -> Iterator[Any]:
+        trained_with.extend(each.batch_size for each in networks)
+        return batched.train_all(networks, *others, **more)
+
+    monkeypatch.setattr(record, "train_all", train_all)
     done = [*record.train_together(todo, CPU)]
+    assert sorted(trained_with) == sorted(int(job.params["batch_size"]) for job, _ in done)
     sizes = {job.params["batch_size"] for job, _ in done}
     assert sizes <= {16, 32, 64, 128, 256, 512}
     assert {job.params["learning_rate"] for job, _ in done} == {

@@ -43,7 +43,7 @@ class Entries(Sequence[Entry]):
 
     @property
     def worst(self) -> float:
-        """The largest finite loss; infinite if there is none."""
+        """The largest loss below infinity; infinite if there is none."""
         n_finite = self.n_better(math.inf)
         return self._losses[n_finite - 1] if n_finite else math.inf
 

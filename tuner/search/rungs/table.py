@@ -185,25 +185,33 @@ class RungTable:
             place=place,
             n_came=len(came),
             bar=bar,
-            goes_on=rung in self.open_rungs
-            or place < n_going
-            or (self.is_final and entry[0] <= bar and self._passes_as_equal(rung, entry, n_going)),
+            goes_on=rung in self.open_rungs or self._passes(rung, entry, place, n_going, bar),
         )
 
+    def _passes(self, rung: int, entry: Entry, place: int, n_going: int, bar: float) -> bool:
+        if not self.is_final:
+            return place < n_going
+        return entry[0] < bar or (entry[0] == bar and self._passes_as_equal(rung, entry, n_going))
+
     def _passes_as_equal(self, rung: int, entry: Entry, n_going: int) -> bool:
-        """Whether a trial passes that is not worse than the last one that does."""
+        """Whether a trial passes that equals the last one that does."""
         came, (loss, number) = self._rungs[rung].came, entry
         is_best, is_worst = loss == came[0][0], loss >= came.worst
         if not self.limits_worst or is_best or not is_worst:
             return True
         if math.isinf(loss):
             return False
-        return _lot(number) < (n_going - came.n_better(loss)) / came.n_equal(loss)
+        return _lot(number, rung) < (n_going - came.n_better(loss)) / came.n_equal(loss)
 
 
-def _lot(number: int) -> float:
-    """From 0 to 1, evenly spread over successive numbers (the multiples of the golden ratio)."""
-    return number * 0.6180339887498949 % 1.0
+#: No sum of multiples of any of them is a whole number, so that lots of one rung say nothing of
+#: those of another.
+_IRRATIONAL = tuple(math.sqrt(prime) for prime in (5, 2, 3, 7, 11, 13, 17, 19, 23, 29))
+
+
+def _lot(number: int, rung: int) -> float:
+    """From 0 to 1, evenly spread over successive numbers."""
+    return number * _IRRATIONAL[rung % len(_IRRATIONAL)] % 1.0
 
 
 def known_length(max_resource: str | int, min_resource: int) -> int | None:
