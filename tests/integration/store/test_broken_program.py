@@ -13,11 +13,19 @@ from tests.hosts import ALIVE
 from tests.integration.store.test_peers import NOW, Member
 from tuner.devices.allocation.pool import Lease
 from tuner.domain.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
+from tuner.search.trial_attributes.infeasible import OWN_PREFIX
 from tuner.store.records.broken_program import FORGIVEN_KEY
 
 BOOM = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail="ValueError: boom")
 TOO_LONG = Ending(outcome=Outcome.TIMED_OUT, cause=Cause.TIMEOUT, detail="")
 WELL = Ending(outcome=Outcome.COMPLETED, values={})
+NO_MEMORY = Ending(outcome=Outcome.OUT_OF_MEMORY, cause=Cause.HOST_MEMORY, detail="")
+PRUNED = Ending(outcome=Outcome.PRUNED)
+STATES = {
+    Outcome.COMPLETED: TrialState.COMPLETE,
+    Outcome.PRUNED: TrialState.PRUNED,
+    Outcome.OUT_OF_MEMORY: TrialState.PRUNED,
+}
 Join = Callable[[], Member]
 
 
@@ -37,12 +45,14 @@ def join(url: str) -> Iterator[Join]:
 def run_trial(member: Member, ending: Ending) -> int:
     """One attempt of a new trial, to its end; gives the trial's id."""
     trial = member.study.ask()
+    if ending is NO_MEMORY:
+        trial.set_constraint(f"{OWN_PREFIX}out_of_memory", 1.0)
     attempt = Attempt(
         trial_id=trial._trial_id, trial_number=trial.number, number=1, seed=1, leased_at=NOW
     )
     lease = Lease(number=1, attempt_id=attempt.id, devices=(a_gpu(0),))
     member.recorder.lease(attempt, lease, params={}, log_path="/log")
-    state = TrialState.COMPLETE if ending is WELL else TrialState.FAIL
+    state = STATES.get(ending.outcome, TrialState.FAIL)
     values = [0.5] if ending is WELL else None
     member.storage.set_trial_state_values(trial._trial_id, state, values)
     attempt = advance(replace(attempt, ending=ending), AttemptState.CLEARING, at=NOW)
@@ -76,9 +86,17 @@ def test_failed_trials_wait_again_at_the_next_start(join: Join) -> None:
     assert second.study.ask()._trial_id == failed
 
 
-def test_they_stay_failed_once_a_trial_has_ended_well(join: Join) -> None:
+def test_a_trial_that_ran_out_of_memory_has_not_ended_well(join: Join) -> None:
     first = join()
-    failed, _ = run_trial(first, BOOM), run_trial(first, WELL)
+    failed, _ = run_trial(first, BOOM), run_trial(first, NO_MEMORY)
+    leave(first)
+    assert join().recorder.tried_again == [failed]
+
+
+@pytest.mark.parametrize("ending", [WELL, PRUNED])
+def test_they_stay_failed_once_a_trial_has_ended_well(join: Join, ending: Ending) -> None:
+    first = join()
+    failed, _ = run_trial(first, BOOM), run_trial(first, ending)
     leave(first)
     second = join()
     assert second.recorder.tried_again == []

@@ -18,6 +18,14 @@ from tuner.store.optuna_tables.statements import (
 )
 
 _IS_OUR_CONSTRAINT = SYSTEM_ATTRS.c.key.like(f"{CONSTRAINTS_ATTR}:{OUR_CONSTRAINTS}%")
+FAILED_AS_PRUNED = sa.and_(
+    TRIALS.c.state == TrialState.PRUNED,
+    TRIALS.c.trial_id.in_(sa.select(SYSTEM_ATTRS.c.trial_id).where(_IS_OUR_CONSTRAINT)),
+)
+"""Trials that failed and are stored as pruned, so that samplers avoid them.
+
+They ran out of memory or reported NaN (`tuner.search.study.StudySearch.mark_infeasible`).
+"""
 
 
 def infeasible_trials(
@@ -42,14 +50,8 @@ def infeasible_trials(
 
 
 def count_failed_as_pruned(connection: sa.Connection) -> Counter[int]:
-    """By study id, the trials that failed and are stored as pruned, so that samplers avoid them.
-
-    They ran out of memory or reported NaN (`tuner.search.study.StudySearch.mark_infeasible`).
-    """
-    marked = sa.select(SYSTEM_ATTRS.c.trial_id).where(_IS_OUR_CONSTRAINT)
-    query = sa.select(TRIALS.c.study_id, sa.func.count().label("n")).where(
-        TRIALS.c.state == TrialState.PRUNED, TRIALS.c.trial_id.in_(marked)
-    )
+    """Numbers of `FAILED_AS_PRUNED` by study id."""
+    query = sa.select(TRIALS.c.study_id, sa.func.count().label("n")).where(FAILED_AS_PRUNED)
     rows = connection.execute(query.group_by(TRIALS.c.study_id))
     return Counter({row.study_id: row.n for row in rows})
 

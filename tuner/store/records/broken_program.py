@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tuner.domain.attempt import Cause, Outcome
+from tuner.store.optuna_tables.feasibility import FAILED_AS_PRUNED
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY
 from tuner.store.schema.models import AttemptRow, ClaimRow, DispatcherRow, table_of
@@ -72,7 +73,7 @@ def _is_worked_on(connection: sa.Connection, study_id: int) -> bool:
 
 def _has_ended_well(connection: sa.Connection, study_id: int) -> bool:
     query = sa.select(TRIALS.c.trial_id).where(
-        TRIALS.c.study_id == study_id, TRIALS.c.state.in_(_ENDED_WELL)
+        TRIALS.c.study_id == study_id, TRIALS.c.state.in_(_ENDED_WELL), ~FAILED_AS_PRUNED
     )
     return connection.execute(query.limit(1)).first() is not None
 
