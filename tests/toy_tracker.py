@@ -36,7 +36,8 @@ class ToyTracker:
         self.write("log", trial=trial, points=[[p.name, p.step, p.value] for p in points])
 
     def end(self, trial, ending):
-        self.write("end", trial=trial, outcome=ending.outcome, values=dict(ending.values))
+        self.write("end", trial=trial, outcome=ending.outcome, status=ending.status.value,
+                   values=dict(ending.values))
 
     def close(self):
         self.write("close")

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.machine import this_machine
-from benchmarks.search_quality.spoilt import WAYS
+from benchmarks.search_quality.spoilt.ways import WAYS
 from benchmarks.search_quality.tasks import Task, read_task
 from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.gaussian_process import Array, GaussianProcess

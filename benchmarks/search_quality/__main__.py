@@ -26,7 +26,7 @@ from benchmarks.search_quality import two_systems
 from benchmarks.search_quality.judge import Judged, Judging, judge, tables, write_picture
 from benchmarks.search_quality.kept import Case, Kept
 from benchmarks.search_quality.loop import Program, Search, Value, play
-from benchmarks.search_quality.spoilt import WAYS
+from benchmarks.search_quality.spoilt.ways import WAYS
 from benchmarks.search_quality.systems import OURS, PEERS, SYSTEMS, seeded
 from benchmarks.search_quality.tasks import read_task
 from benchmarks.search_quality.two_tasks import COSTS, read_cost_task

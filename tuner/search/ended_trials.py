@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.checkpoints.retention import End, EndedTrial
 from tuner.domain.budget import N_TYPICAL
+from tuner.search.trial_attributes.infeasible import is_marked
 from tuner.store.optuna_compat import trial_id_of
 
 
@@ -75,7 +76,8 @@ def typical_length(storage: BaseStorage, study_id: int) -> float | None:
 
 
 def format_end(trial: FrozenTrial) -> str:
-    """Formats an ended trial: `trial 3 (0.97)`, or `trial 4 (pruned)`."""
+    """Formats an ended trial: `trial 3 (0.97)`, `trial 4 (pruned)` or `trial 5 (failed)`."""
     if trial.state is TrialState.COMPLETE:
         return f"trial {trial.number} ({', '.join(f'{value:.6g}' for value in trial.values)})"
-    return f"trial {trial.number} ({'pruned' if trial.state is TrialState.PRUNED else 'failed'})"
+    is_pruned = trial.state is TrialState.PRUNED and not is_marked(trial)
+    return f"trial {trial.number} ({'pruned' if is_pruned else 'failed'})"

@@ -40,6 +40,19 @@ def train(trial):
 """
 
 
+#: Reports, and has no result.
+NO_RESULT = """
+import math
+import torch
+
+def train(trial):
+    trial.report(0.5, 1)
+    if trial.number == 1:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    return math.nan if trial.number == 2 else 0.25
+"""
+
+
 @pytest.fixture
 def toy_folder(study_folder: StudyFolder, tmp_path: Path) -> StudyFolder:
     """A study folder of a user who has installed the toy package."""
@@ -76,6 +89,22 @@ def test_tracker_gets_parameters_curves_and_endings(toy_folder: StudyFolder) -> 
     assert outcomes == [states[each] for each in toy_folder.states()]
     assert toy_tracker.calls(path, "end")[0]["values"] == {"value": pytest.approx(x)}
     assert len(toy_tracker.calls(path, "close")) == 1
+
+
+def test_trial_out_of_memory_or_with_nan_has_failed_without_a_value(
+    toy_folder: StudyFolder,
+) -> None:
+    """Optuna stores both as pruned, and their last report as the value."""
+    toy_folder.write("forecast.py", NO_RESULT)
+    toy_folder.study(track={"toy": "runs.jsonl"}, devices="cpu:1", budget={"trials": 3})
+    assert toy_folder.tune().code == EXIT_BUDGET_REACHED
+    assert toy_folder.states() == ["COMPLETE", "PRUNED", "PRUNED"]
+    ends = toy_tracker.calls(toy_folder.path / "runs.jsonl", "end")
+    assert [(each["outcome"], each["status"], each["values"]) for each in ends] == [
+        ("completed", "completed", {"value": 0.25}),
+        ("out_of_memory", "failed", {}),
+        ("not_a_number", "failed", {}),
+    ]
 
 
 def test_tracker_that_is_down_is_said_once_and_written_at_the_next_start(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import optuna
 import pytest
 from optuna.pruners import HyperbandPruner
 from optuna.samplers import RandomSampler
@@ -19,10 +17,9 @@ from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
-from benchmarks.search_quality.spoilt import WAYS, meaningless_until
+from benchmarks.search_quality.spoilt.ways import WAYS
 from benchmarks.search_quality.systems import (
     AUTO,
-    EARLIER_TASK,
     OURS,
     SYSTEMS,
     OptunaSearch,
@@ -32,34 +29,16 @@ from benchmarks.search_quality.systems import (
     wrong_prior,
     wrong_transfer,
 )
-from benchmarks.search_quality.tasks import Task, read_task
-from tuner.search_spaces import ParamValue
+from benchmarks.search_quality.tasks import Task
+from tests.integration.benchmarks.recorded_task import NAMES, record_task
 
 N_STEPS = 9
 NOT_HERE = {"Ray Tune, random + ASHA", "Syne Tune, random + ASHA"}
-NAMES = (
-    "batch_size",
-    "learning_rate",
-    "momentum",
-    "weight_decay",
-    "num_layers",
-    "max_units",
-    "max_dropout",
-)
 
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
-    """The larger the momentum the better; a step takes a second."""
-    rng = np.random.default_rng(0)
-    low, high = [16, 1e-4, 0.1, 1e-5, 1, 64, 0], [512, 0.1, 0.99, 0.1, 5, 1024, 1]
-    x = rng.uniform(low, high, size=(200, len(NAMES)))
-    value = x[:, 2:3] * np.arange(1, N_STEPS + 1)
-    seconds = np.tile(np.arange(1.0, N_STEPS + 1), (200, 1))
-    # The second is the task of earlier studies.
-    for name in ("lcbench_1.npz", f"lcbench_{EARLIER_TASK}.npz"):
-        np.savez(tmp_path / name, names=np.array(NAMES), x=x, value=value, seconds=seconds)
-    return read_task(tmp_path / "lcbench_1.npz")
+    return record_task(tmp_path, N_STEPS)
 
 
 class Scripted:
@@ -243,77 +222,6 @@ def test_guess_is_played_first(task: Task, name: str) -> None:
     assert search.next().params == guess
     ends = [task.table.curve(each(task)).values[-1] for each in (wrong_prior, right_prior)]
     assert ends[0] < ends[1]
-
-
-# -- tasks that are made harder ----------------------------------------------------------------
-
-
-def configurations(task: Task, n: int = 20) -> list[Mapping[str, ParamValue]]:
-    study = optuna.create_study(sampler=RandomSampler(seed=0))
-    return [task.space.suggest(study.ask()) for _ in range(n)]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_harder_task_is_the_same_each_time_and_ends_as_well(task: Task, way: str) -> None:
-    harder = WAYS[way](task)
-    assert harder.best == task.best
-    for params in configurations(harder):
-        values = harder.train(params).values
-        assert values == WAYS[way](task).train(params).values
-        assert harder.regret(values[-1]) <= 1.0
-
-
-def test_the_order_is_turned_round_until_an_epoch_and_right_from_it_on(task: Task) -> None:
-    turned = WAYS["turned5"](task)
-    for one, other in pairwise(configurations(task)):
-        a, b = task.train(one).values, task.train(other).values
-        c, d = turned.train(one).values, turned.train(other).values
-        assert [x < y for x, y in zip(c[:5], d[:5], strict=True)] == [
-            x > y for x, y in zip(a[:5], b[:5], strict=True)
-        ]
-        assert (list(c[5:]), list(d[5:])) == (list(a[5:]), list(b[5:]))
-        assert max(c[:5]) < turned.median
-
-
-def test_early_values_say_nothing_and_later_ones_are_as_recorded(task: Task) -> None:
-    harder, several = meaningless_until(5)(task), configurations(task, 40)
-    trained = [(task.train(each).values, harder.train(each).values) for each in several]
-    for recorded, values in trained:
-        assert len({*values[:5]}) == 1
-        assert values[0] < harder.median
-        assert list(values[5:]) == list(recorded[5:])
-    early = [values[0] for _, values in trained]
-    correlation = np.corrcoef([recorded[4] for recorded, _ in trained], early)[0, 1]
-    # Of 40 by chance: below 0.32 in 19 of 20 cases.
-    assert abs(correlation) < 0.32
-
-
-def test_what_is_searched_is_another_space(task: Task) -> None:
-    kinds = {way: WAYS[way](task).space.to_mapping() for way in WAYS}
-    assert sum(each["type"] == "categorical" for each in kinds["categories"].values()) == 5
-    assert {each["type"] for each in kinds["whole"].values()} == {"int"}
-    assert len(kinds["without_effect"]) == len(NAMES) + 15
-
-
-def test_far_too_wide_ranges_are_mostly_useless_and_else_as_recorded(task: Task) -> None:
-    harder = WAYS["wide"](task)
-    several = configurations(harder, 100)
-    lowest = float(np.nanmin(task.table.values))
-    useless = [each for each in several if set(harder.train(each).values) == {lowest}]
-    assert 70 < len(useless) < 97
-    for params in several:
-        if params not in useless:
-            assert harder.train(params).values == task.train(params).values
-
-
-def test_with_noise_the_true_value_of_what_looked_best_counts(task: Task) -> None:
-    noisy, best = WAYS["noise"](task), WAYS["noise"](task).new_best()
-    params = configurations(task, 1)[0]
-    recorded, true = noisy.train(params), task.train(params)
-    for at_s, value in enumerate(recorded.values):
-        best.take(float(at_s), value)
-    place = int(np.argmax(recorded.values))
-    assert best.steps[-1].value == true.values[place] != recorded.values[place]
 
 
 def test_the_best_of_the_first_ones_is_better_where_they_cover_the_space(task: Task) -> None:

@@ -17,6 +17,16 @@ OWN_PREFIX = "tuner:"
 """Prefix of the tuner's own constraints; a program's have other names."""
 
 
+def is_of_the_tuner(constraint: str) -> bool:
+    """Whether the tuner itself set this constraint, because a trial had no result."""
+    return constraint.startswith(OWN_PREFIX)
+
+
+def is_marked(trial: FrozenTrial) -> bool:
+    """Whether the tuner marked a trial as infeasible."""
+    return any(map(is_of_the_tuner, trial.constraints))
+
+
 class InfeasibleTrials:
     """The ids of the trials that the tuner marked as infeasible.
 
@@ -36,7 +46,7 @@ class InfeasibleTrials:
 
     def sync(self, trial: FrozenTrial) -> None:
         """Reads a trial from the storage, whichever dispatcher changed it."""
-        if trial.system_attrs and any(key.startswith(OWN_PREFIX) for key in trial.constraints):
+        if trial.system_attrs and is_marked(trial):
             self._ids.add(trial_id_of(trial))
 
     def mark(self, trial: optuna.Trial, why: str) -> None:

@@ -32,7 +32,7 @@ IDENTITY_ATTR = "tuner:identity"
 #: User attribute of a trial that a user has requested: `user@host`.
 ASKED_BY_ATTR = "tuner:asked_by"
 CONSTRAINTS_ATTR = "constraints"
-#: Prefix of the tuner's own constraints (`tuner.search.trial_attributes.infeasible.OWN_PREFIX`).
+#: Prefix of the tuner's own constraints (`tuner.search.trial_attributes.infeasible`).
 OUR_CONSTRAINTS = "tuner:"
 #: More identifiers in one statement are slower than a look at the whole study.
 MAX_LISTED = 500

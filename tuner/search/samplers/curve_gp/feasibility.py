@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.search.samplers.curve_gp.acquisition import RowOf, Scales
 from tuner.search.samplers.curve_gp.points import is_informative
 from tuner.search.samplers.curve_gp.regression import Regression, normal_share_below, unfitted
-from tuner.search.trial_attributes.infeasible import OWN_PREFIX
+from tuner.search.trial_attributes.infeasible import is_marked, is_of_the_tuner
 from tuner.search.trial_attributes.vector_curve import has_diverged
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ def is_infeasible(trial: FrozenTrial) -> bool:
 
 def works(trial: FrozenTrial) -> bool:
     """Whether a trial neither failed because of its configuration nor reported NaN."""
-    if any(map(_is_of_the_tuner, trial.constraints)):
+    if is_marked(trial):
         return False
     return trial.state is TrialState.COMPLETE or not has_diverged(trial)
 
@@ -101,7 +101,7 @@ def _violations(
     trials: Sequence[FrozenTrial], limit: int
 ) -> Iterator[tuple[str, list[tuple[FrozenTrial, float]]]]:
     """By constraint that some trial breaks: trials and by how much they do, as far as is known."""
-    names = {key for each in trials for key in each.constraints if not _is_of_the_tuner(key)}
+    names = {key for each in trials for key in each.constraints if not is_of_the_tuner(key)}
     for name in [_WORKS, *sorted(names)]:
         known = [(each, value) for each in trials if (value := _violation(each, name)) is not None]
         if not any(value > 0 for _, value in known):
@@ -131,7 +131,3 @@ def _scaled(known: Sequence[tuple[FrozenTrial, float]]) -> list[float]:
     unit = float(np.median([value for _, value in known if value > 0]))
     values = [-unit if value == 0 else value for _, value in known]
     return [math.copysign(math.log1p(abs(value) / unit), value) for value in values]
-
-
-def _is_of_the_tuner(key: str) -> bool:
-    return key.startswith(OWN_PREFIX)
