@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from tests.contract.search.halving_study import N_STEPS, MakePruner, Player, quality_of, searches
+from tests.contract.search.halving_study import (
+    N_STEPS,
+    MakePruner,
+    Player,
+    Quality,
+    quality_of,
+    searches,
+)
 from tests.databases import new_database
 from tuner.domain.messages import Action
 from tuner.queries.locate import StoredStudy
@@ -37,13 +44,24 @@ def reversed_until(last: int, number: int, step: int) -> float:
     return quality_of(number, step) if step > last else 1.0 - quality_of(number, step) / 100
 
 
+def best_first(number: int, step: int) -> float:
+    """The first trial is one of the best, so that no weak trial passes a rung."""
+    return quality_of(number + 4, step)
+
+
 def checked(mode: str, *, check_order: bool = True) -> MakePruner:
     return partial(AshaPruner, min_resource=1, mode=mode, check_order=check_order)
 
 
 def play(url: str, make_pruner: MakePruner, last: int, n_views: int = 1) -> list[FrozenTrial]:
     """A study whose early order is reversed until a step; gives its trials."""
-    player = Player(n_trials=N_TRIALS, quality=partial(reversed_until, last))
+    return play_quality(url, make_pruner, partial(reversed_until, last), n_views)
+
+
+def play_quality(
+    url: str, make_pruner: MakePruner, quality: Quality, n_views: int = 1
+) -> list[FrozenTrial]:
+    player = Player(n_trials=N_TRIALS, quality=quality)
     with searches(url, make_pruner, n_views) as views:
         player.play(views)
         return player.end(views[0])
@@ -89,19 +107,25 @@ def test_a_study_says_which_rung_cannot_be_trusted(mode: str, url: str) -> None:
     assert text.endswith(": the first rung is now step 3")
 
 
-def test_an_order_that_holds_opens_nothing(url: str) -> None:
-    trials = play(url, checked("stop"), last=0)
+@pytest.mark.parametrize(
+    ("quality", "n_witnesses"),
+    [
+        (best_first, 2),  # One after the other: one of the first trials, and one of ten.
+        (quality_of, 0),  # Each of the first five is better than all before, and completes.
+    ],
+)
+def test_an_order_that_holds_opens_nothing(quality: Quality, n_witnesses: int, url: str) -> None:
+    trials = play_quality(url, checked("stop"), quality)
     trust = trust_in(url)
     assert not any(each.trust.is_open for each in trust.rungs)
     assert "agrees with the order at the end in 100% of pairs" in trust_text(trust)
     n_completed = sum(each.state is TrialState.COMPLETE for each in trials)
-    n_witnesses = sum(WITNESS_KEY in each.system_attrs for each in trials)
-    assert n_witnesses == 2, "one after the other: one of the first trials, and one of ten"
+    assert sum(WITNESS_KEY in each.system_attrs for each in trials) == n_witnesses
     assert n_completed < N_TRIALS / 2
 
 
 def test_a_witness_is_trained_to_its_end_and_says_so(url: str) -> None:
-    trials = play(url, checked("stop"), last=0)
+    trials = play_quality(url, checked("stop"), best_first)
     witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
     assert [each.state for each in witnesses] == [TrialState.COMPLETE] * len(witnesses)
     assert max(witnesses[0].intermediate_values) == N_STEPS
@@ -250,8 +274,10 @@ def test_a_witness_that_fails_makes_room_for_another_one(
         def report(value: float) -> tuple[int, Action]:
             trial = search.ask()
             assert trial is not None
-            decision = search.report(trial.trial_id, 1, {"accuracy": value})
-            return trial.trial_id, decision.action
+            action = search.report(trial.trial_id, 1, {"accuracy": value}).action
+            if action is Action.PRUNE:
+                search.prune(trial.trial_id)
+            return trial.trial_id, action
 
         assert report(0.9)[1] is Action.CONTINUE, "the best passes"
         witness, action = report(0.5)
@@ -264,6 +290,31 @@ def test_a_witness_that_fails_makes_room_for_another_one(
             assert again is not None
             assert again.trial_id == witness
         assert report(0.1)[1] is then
+
+
+def test_a_weak_trial_that_passed_as_the_first_is_a_witness_where_a_rung_would_end_it(
+    url: str,
+) -> None:
+    with searches(url, checked("stop")) as (search,):
+        first, second = (trial.trial_id for _ in range(2) if (trial := search.ask()) is not None)
+
+        def goes_on(trial_id: int, step: int, value: float) -> bool:
+            action = search.report(trial_id, step, {"accuracy": value}).action
+            if action is Action.PRUNE:
+                search.prune(trial_id)
+            return action is Action.CONTINUE
+
+        assert goes_on(first, 1, 0.1), "of one trial it is the best"
+        assert goes_on(second, 1, 0.9)
+        for value in (0.5, 0.6, 0.7):
+            trial = search.ask()
+            assert trial is not None
+            assert not goes_on(trial.trial_id, 1, value), "there is a witness already"
+        assert goes_on(second, 3, 0.9)
+        assert goes_on(first, 3, 0.1)
+        search.study._storage.flush()  # type: ignore[attr-defined]
+        keys = [WITNESS_KEY in each.system_attrs for each in search.study.get_trials()]
+    assert keys == [True, False, False, False, False]
 
 
 def test_a_slow_trial_is_no_witness(url: str) -> None:
@@ -289,7 +340,10 @@ def test_there_are_three_witnesses_once_a_leader_has_relapsed(url: str) -> None:
             trial = search.ask()
             assert trial is not None
             ids.append(trial.trial_id)
-            return search.report(ids[-1], 1, {"accuracy": value}).action is Action.CONTINUE
+            is_spared = search.report(ids[-1], 1, {"accuracy": value}).action is Action.CONTINUE
+            if not is_spared:
+                search.prune(ids[-1])
+            return is_spared
 
         ids: list[int] = []
         assert is_spared(0.9), "the best passes"

@@ -20,6 +20,10 @@ selected by mistake returns to the mean, so this is evidence against the rung th
 does not say which trials would have been better, so it opens no rung: it makes two more of the
 first trials witnesses, as many as can contradict a rung.
 
+A trial that passed its first rung because few had reached it, or because it was open, and is in
+the worse half of those that reach it later, is as good as a witness, and costs nothing. If one
+trains or has completed, it is taken for a witness before another trial is trained for this alone.
+
 Only quick trials are witnesses: durations differ by a factor of ten and more, and what a witness
 takes is lost to the search if the rankings hold. Where one trial trains after the other, durations
 are not compared, so that a study with a seed on one device repeats exactly.
@@ -80,6 +84,8 @@ _WITNESS_BASE = 10
 #: A witness is among the quickest 1 in this many, by seconds per step, of the newest trials.
 _QUICKEST_OF = 4
 _N_TIMED = 100
+#: A trial that passed a rung by chance is a witness if at least this fraction is better there.
+_WEAK = 1 / 2
 #: Witnesses at the same time while a rung is contradicted. Trainings differ in length: with one, a
 #: slow witness would be the only evidence for half of a study.
 _N_WITNESSES_AT_ONCE = 2
@@ -191,6 +197,10 @@ def _place(loss: float, in_order: Sequence[float]) -> int:
     return bisect_left(in_order, loss) + bisect_right(in_order, loss)
 
 
+def _is_weak(loss: float, in_order: Sequence[float]) -> bool:
+    return bisect_left(in_order, loss) >= _WEAK * len(in_order)
+
+
 class OrderCheck:
     """Opens and closes rungs by how well their orders agree with later ones."""
 
@@ -204,6 +214,10 @@ class OrderCheck:
         #: By trial that has reached a rung and trains: its seconds per step until its first rung.
         self._step_s: dict[int, float | None] = {}
         self._newest_step_s: deque[float] = deque(maxlen=_N_TIMED)
+        #: Losses at their first rung of the trials that train, and of the newest that completed;
+        #: of the latter without witnesses.
+        self._first_losses: dict[int, float] = {}
+        self._completed: deque[tuple[int, float]] = deque(maxlen=_N_COMPARED)
         #: Whether two trials have trained at the same time.
         self._is_parallel = False
         #: By trial that trains: the rung behind which it was halfway to the next.
@@ -223,7 +237,7 @@ class OrderCheck:
             self._rungs.append(_Rung())
         if len(losses) == 1:
             self._n_trials += 1
-            self._begin(number, step_s)
+            self._begin(number, losses[0], step_s)
         self._newest = max(self._newest, number)
         self._rungs[len(losses) - 1].newest.append(losses[-1])
         self._add(number, losses[:-1], len(losses) - 1, losses[-1])
@@ -254,6 +268,9 @@ class OrderCheck:
             losses: Its losses at the rungs.
             last: Its loss at its end.
         """
+        first_loss = self._first_losses.get(number)
+        if first_loss is not None and number not in self._under_way:
+            self._completed.append((number, first_loss))
         self._forget(number)
         self._add(number, losses, END, last)
 
@@ -262,13 +279,15 @@ class OrderCheck:
         self._n_witnesses -= number in self._under_way
         self._forget(number)
 
-    def _begin(self, number: int, step_s: float | None) -> None:
+    def _begin(self, number: int, loss: float, step_s: float | None) -> None:
+        self._first_losses[number] = loss
         self._step_s[number] = step_s
         self._is_parallel = self._is_parallel or len(self._step_s) > 1
         if step_s is not None:
             self._newest_step_s.append(step_s)
 
     def _forget(self, number: int) -> None:
+        self._first_losses.pop(number, None)
         self._step_s.pop(number, None)
         self._under_way.discard(number)
         self._halfway.pop(number, None)
@@ -285,21 +304,44 @@ class OrderCheck:
     # -- witnesses ---------------------------------------------------------------------------
 
     def take_witness(self, number: int) -> bool:
-        """Whether a trial that a rung would end is trained on to check the order."""
-        is_new = number not in self._under_way
-        if is_new and self._wants_witness and self._is_quick(number):
-            self.add_witness(number)
+        """Whether a trial that a rung would end is trained on to check the order.
+
+        Args:
+            number: Its number.
+        """
+        if number not in self._under_way and self._lacks_witness and self._is_quick(number):
+            self._adopt(number)
+            if self._lacks_witness:
+                self.add_witness(number)
         return number in self._under_way
+
+    def _adopt(self, ending: int) -> None:
+        """Takes trials that are as good as witnesses for witnesses, as long as one is missing."""
+        in_order = sorted(self._rungs[0].newest)
+        for each in [*self._completed]:
+            # What a completed one says is known: a contradiction asks for more.
+            if self._is_witness_due and _is_weak(each[1], in_order):
+                self._completed.remove(each)
+                self._n_witnesses += 1
+        for number, loss in self._first_losses.items():
+            if number == ending or number in self._under_way or not _is_weak(loss, in_order):
+                continue
+            if self._lacks_witness and self._is_quick(number):
+                self.add_witness(number)
 
     def add_witness(self, number: int) -> None:
         self._n_witnesses += 1
         self._under_way.add(number)
 
     @property
-    def _wants_witness(self) -> bool:
+    def _is_witness_due(self) -> bool:
         n_first = _N_FIRST_WITNESSES if self._has_relapse else 1
         n_further = max(self._n_witnesses - n_first + 1, 0)
-        if self._n_trials >= _WITNESS_BASE**n_further:
+        return bool(self._n_trials >= _WITNESS_BASE**n_further)
+
+    @property
+    def _lacks_witness(self) -> bool:
+        if self._is_witness_due:
             return True
         if len(self._under_way) >= _N_WITNESSES_AT_ONCE:
             return False

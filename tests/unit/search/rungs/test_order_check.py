@@ -337,12 +337,19 @@ def weak(check: OrderCheck, number: int, step_s: float | None = None) -> bool:
 
 
 def side_by_side(later: float = 0.0) -> OrderCheck:
-    """Trials 0 to 3 have passed the first rung; halfway to the next, trial 0 has this loss."""
+    """Of four trials the best has passed the first rung, and has this loss halfway to the next."""
     check = OrderCheck()
-    for number in range(4):
-        check.come(number, [float(number)])
+    come(check, 4)
     check.pass_halfway(0, [0.0], later)
     return check
+
+
+def come(check: OrderCheck, n: int) -> None:
+    """So many trials come to the first rung side by side, and all but the best leave."""
+    for number in range(n):
+        check.come(number, [float(number)])
+    for number in range(1, n):
+        check.leave(number)
 
 
 RELAPSED = 1.5
@@ -401,8 +408,7 @@ def test_it_may_relapse_at_the_next_rung_and_is_compared_with_the_rung_it_passed
 
 def test_three_trials_are_too_few_to_see_a_relapse() -> None:
     check = OrderCheck()
-    for number in range(3):
-        check.come(number, [float(number)])
+    come(check, 3)
     check.pass_halfway(0, [0.0], 9.0)
     assert [weak(check, number) for number in range(3, 6)] == [True] + [False] * 2
 
@@ -444,8 +450,7 @@ def test_witnesses_are_among_the_quickest_quarter_of_the_newest(seed: int) -> No
     witnesses = {}
     for number in range(400):
         came.append(rng.lognormvariate(0, 1))
-        check.come(number, [float(number)], step_s=came[-1])
-        if check.take_witness(number):
+        if weak(check, number, came[-1]):
             witnesses[number] = came[-1]
     assert len(witnesses) == 3
     for number, step_s in witnesses.items():
@@ -474,11 +479,64 @@ def test_the_time_at_its_first_rung_is_that_of_a_trial() -> None:
 
 
 def test_trials_that_are_equally_quick_may_all_be_witnesses() -> None:
+    check = side_by_side(RELAPSED)
+    assert [weak(check, number, 2.0) for number in range(4, 9)] == [True] * 3 + [False] * 2
+
+
+def passes_first(loss: float, step_s: float | None = None, *, completes: bool) -> OrderCheck:
+    """Trial 0 passes the first rung as the first; trial 1 is better."""
     check = OrderCheck()
-    for number in range(5):
-        check.come(number, [float(number)], step_s=2.0)
-    check.pass_halfway(0, [0.0], RELAPSED)
-    assert [check.take_witness(number) for number in range(5)] == [True] * 3 + [False] * 2
+    check.come(0, [loss], step_s=step_s)
+    if completes:
+        check.end(0, [loss], loss)
+    check.come(1, [-1.0], step_s=2.0)
+    return check
+
+
+@pytest.mark.parametrize("completes", [False, True])
+def test_a_weak_trial_that_passed_as_one_of_the_first_is_a_witness(completes: bool) -> None:
+    """It takes the place of the first one; of ten trials and of a hundred there are others."""
+    check = passes_first(999.0, completes=completes)
+    assert [number for number in range(2, 200) if weak(check, number)] == [9, 99]
+
+
+@pytest.mark.parametrize("completes", [False, True])
+def test_one_that_is_in_the_better_half_is_none(completes: bool) -> None:
+    check = passes_first(-0.5, completes=completes)
+    assert [number for number in range(2, 200) if weak(check, number)] == [2, 9, 99]
+
+
+def test_two_of_them_take_the_places_of_two_witnesses() -> None:
+    check = passes_first(999.0, completes=False)
+    check.come(2, [998.0])
+    assert [number for number in range(3, 200) if weak(check, number)] == [99]
+
+
+def test_a_slow_one_is_none_until_it_has_completed() -> None:
+    for completes in (False, True):
+        check = passes_first(999.0, 50.0, completes=completes)
+        has_own = [weak(check, number, 1.0) for number in range(2, 6)]
+        assert has_own == [not completes, False, False, False]
+
+
+def test_one_that_a_later_rung_would_end_trains_on() -> None:
+    check = passes_first(999.0, completes=False)
+    assert not weak(check, 2)
+    check.come(0, [999.0, 999.0])
+    assert check.take_witness(0)
+
+
+def test_one_that_fails_is_replaced() -> None:
+    check = passes_first(999.0, completes=False)
+    assert not weak(check, 2)
+    check.leave(0)
+    assert weak(check, 3)
+
+
+def test_while_the_evidence_speaks_against_a_rung_it_is_one_of_two() -> None:
+    check = contradicted((-7.0, -6.8, -6.0, -6.9))
+    check.come(5, [5.0])
+    assert [weak(check, number) for number in (6, 7, 8)] == [True, False, False]
 
 
 def test_a_witness_stays_one_at_each_rung() -> None:
@@ -494,13 +552,19 @@ def test_a_witness_stays_one_at_each_rung() -> None:
 def test_there_are_more_while_the_evidence_speaks_against_a_rung(
     ends: Sequence[float], has_more: bool
 ) -> None:
+    check = contradicted(ends)
+    assert [check.take_witness(number) for number in (5, 6, 7)] == [has_more, has_more, False]
+
+
+def contradicted(ends: Sequence[float]) -> OrderCheck:
+    """A witness whose end is unknown, and four trials that end so."""
     check = OrderCheck()
     assert weak(check, 0)
     check.end(0, [0.0], math.inf)
     for number, (early, end) in enumerate(zip((1.0, 0.5, 0.7, 0.6), ends, strict=True), start=1):
         train(check, number, [early, end])
     assert not check.open_rungs, "more discordant pairs are wanted for that"
-    assert [check.take_witness(number) for number in (5, 6, 7)] == [has_more, has_more, False]
+    return check
 
 
 # -- what others found -------------------------------------------------------------------------
