@@ -64,7 +64,7 @@ class RunEnd:
     """How a trial ended, after its last attempt."""
 
     status: RunStatus
-    #: The status, or a more specific failure: `timed_out`, `out_of_memory`.
+    #: The status, or a more specific failure: `timed_out`, `out_of_memory`, `not_a_number`.
     outcome: str
     #: Final values by objective; empty if there are none.
     values: Mapping[str, float]

@@ -14,12 +14,7 @@ from optuna.trial import TrialState
 
 from tuner.queries.locate import snapshot
 from tuner.queries.studies import read_objectives
-from tuner.queries.trials.listing import (
-    WORDS_WITHOUT_RESULT,
-    Choice,
-    StoredTrial,
-    read_trials,
-)
+from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
 from tuner.tracking.port import Point, Run, RunEnd, RunStatus, TrackedStudy, Tracker
 from tuner.tracking.progress import ProgressFiles
 from tuner.tracking.read import (
@@ -291,9 +286,8 @@ def _run_of(trial: StoredTrial, study: TrackedStudy) -> Run:
 
 
 def _end_of(trial: StoredTrial, now: datetime) -> RunEnd:
-    has_no_result = trial.word in WORDS_WITHOUT_RESULT
     return RunEnd(
-        status=RunStatus.FAILED if has_no_result else _STATUS[trial.state],
+        status=RunStatus.FAILED if trial.lacks_result else _STATUS[trial.state],
         outcome=trial.word,
         values=trial.result,
         duration_s=trial.duration_s or 0.0,

@@ -46,18 +46,23 @@ class HalfTurned(Turned):
         return super().train(params) if is_turned else Task.train(self, params)
 
 
-def turned_until(until: int, kind: type[Turned] = Turned) -> Spoil:
-    def turn(task: Task) -> Task:
-        early = task.table.values[:, :until]
-        return kind(
-            **same(task, name=f"{task.name}, {words} until {until}"),
-            until=until,
-            least=np.nanmin(early, axis=0),
-            largest=np.nanmax(early, axis=0),
-        )
+def turned_until(until: int) -> Spoil:
+    return lambda task: _turned(Turned, task, f"turned until {until}", until)
 
-    words = "half turned" if kind is HalfTurned else "turned"
-    return turn
+
+def half_turned(task: Task) -> Task:
+    """The order is reversed until epoch 25 for one half of the configurations, by lot."""
+    return _turned(HalfTurned, task, "half turned", 25)
+
+
+def _turned(kind: type[Turned], task: Task, words: str, until: int) -> Task:
+    early = task.table.values[:, :until]
+    return kind(
+        **same(task, name=f"{task.name}, {words}"),
+        until=until,
+        least=np.nanmin(early, axis=0),
+        largest=np.nanmax(early, axis=0),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

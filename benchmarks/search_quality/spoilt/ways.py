@@ -21,7 +21,7 @@ WAYS: Mapping[str, Spoil] = {
     "linear": spaces.linear,
     "turned2": curves.turned_until(2),
     "turned48": curves.turned_until(48),
-    "half_turned": curves.turned_until(25, curves.HalfTurned),
+    "half_turned": curves.half_turned,
     "constant10": curves.changed("constant until 10", curves.constant),
     "delayed": curves.changed("delayed", curves.delayed),
     "late_rates": curves.changed("late rates", curves.late_rates),

@@ -31,6 +31,7 @@ from tuner.search.rungs.stored_trust import (
     last_open_step,
     trust_text,
 )
+from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database
 from tuner.terminal.studies import status_text
 from tuner.terminal.why import explain
@@ -292,29 +293,110 @@ def test_a_witness_that_fails_makes_room_for_another_one(
         assert report(0.1)[1] is then
 
 
+class ByHand:
+    """Trials of a search that report what a test says.
+
+    Args:
+        search: The search.
+    """
+
+    def __init__(self, search: StudySearch) -> None:
+        self.search = search
+
+    def begin(self) -> int:
+        trial = self.search.ask()
+        assert trial is not None
+        return trial.trial_id
+
+    def goes_on(self, trial_id: int, step: int, value: float, held_s: float = 1.0) -> bool:
+        """Whether a trial goes on after a report; it ends or pauses if not."""
+        verdict = self.search.report(trial_id, step, {"accuracy": value}, held_s=held_s)
+        if verdict.action is Action.PRUNE:
+            self.search.prune(trial_id)
+        if verdict.action is Action.PAUSE:
+            self.search.pause(trial_id)
+        self.flush()
+        return verdict.action is Action.CONTINUE
+
+    def complete(self, value: float) -> None:
+        """A new trial goes on at each rung, and completes."""
+        trial_id = self.begin()
+        for step in range(1, N_STEPS + 1):
+            assert self.goes_on(trial_id, step, value)
+        self.search.complete(trial_id, {"accuracy": value})
+        self.flush()
+
+    def is_witness(self, value: float) -> bool:
+        """Whether a new, weak trial goes on after the first rung."""
+        return self.goes_on(self.begin(), 1, value)
+
+    def flush(self) -> None:
+        self.search.study._storage.flush()  # type: ignore[attr-defined]
+
+
+def has_weak_first(by_hand: ByHand) -> int:
+    """A weak trial passes the first rung as the first, and a good one after it; gives the first."""
+    first, second = by_hand.begin(), by_hand.begin()
+    assert by_hand.goes_on(first, 1, 0.1), "of one trial it is the best"
+    assert by_hand.goes_on(second, 1, 0.9)
+    return first
+
+
 def test_a_weak_trial_that_passed_as_the_first_is_a_witness_where_a_rung_would_end_it(
     url: str,
 ) -> None:
     with searches(url, checked("stop")) as (search,):
-        first, second = (trial.trial_id for _ in range(2) if (trial := search.ask()) is not None)
-
-        def goes_on(trial_id: int, step: int, value: float) -> bool:
-            action = search.report(trial_id, step, {"accuracy": value}).action
-            if action is Action.PRUNE:
-                search.prune(trial_id)
-            return action is Action.CONTINUE
-
-        assert goes_on(first, 1, 0.1), "of one trial it is the best"
-        assert goes_on(second, 1, 0.9)
-        for value in (0.5, 0.6, 0.7):
-            trial = search.ask()
-            assert trial is not None
-            assert not goes_on(trial.trial_id, 1, value), "there is a witness already"
-        assert goes_on(second, 3, 0.9)
-        assert goes_on(first, 3, 0.1)
-        search.study._storage.flush()  # type: ignore[attr-defined]
+        by_hand = ByHand(search)
+        first = has_weak_first(by_hand)
+        assert not any(by_hand.is_witness(value) for value in (0.5, 0.6, 0.7))
+        assert by_hand.goes_on(first + 1, 3, 0.9)
+        assert by_hand.goes_on(first, 3, 0.1)
+        by_hand.flush()
         keys = [WITNESS_KEY in each.system_attrs for each in search.study.get_trials()]
     assert keys == [True, False, False, False, False]
+
+
+def test_another_dispatcher_counts_such_a_trial_once(url: str) -> None:
+    """It fails, and another one takes its place."""
+    with searches(url, checked("stop"), 2) as (theirs, ours):
+        others = ByHand(theirs)
+        first = has_weak_first(others)
+        ours.sync()
+        by_hand = ByHand(ours)
+        assert by_hand.is_witness(0.5), "how long the other one trains is not known here"
+        assert not by_hand.is_witness(0.4)
+        assert others.goes_on(first + 1, 3, 0.9)
+        assert others.goes_on(first, 3, 0.1)
+        ours.sync()
+        theirs.fail(first)
+        others.flush()
+        ours.sync()
+        assert not by_hand.is_witness(0.3), "there is the own one"
+
+
+def test_a_later_start_trains_no_more_for_it(url: str) -> None:
+    """The weak trials that completed first are no longer among the newest."""
+    with searches(url, checked("stop")) as (search,):
+        by_hand = ByHand(search)
+        for value in (0.1, 0.11, 0.12, 0.9):
+            by_hand.complete(value)
+        assert not any(by_hand.is_witness(0.5 - 0.004 * number) for number in range(50))
+        for number in range(31):
+            by_hand.complete(0.91 + 0.001 * number)
+    with searches(url, checked("stop")) as (search,):
+        by_hand = ByHand(search)
+        assert not any(by_hand.is_witness(0.25 - 0.004 * number) for number in range(10))
+
+
+def test_paused_trials_are_no_witnesses_and_do_not_train(url: str) -> None:
+    """Where one trial trains after the other, a slow one is a witness, too."""
+    with searches(url, checked("promote")) as (search,):
+        by_hand = ByHand(search)
+        by_hand.complete(0.9)
+        is_witness = [by_hand.is_witness(0.5 - 0.01 * number) for number in range(8)]
+        assert not any(is_witness)
+        slow = by_hand.begin()
+        assert by_hand.goes_on(slow, 1, 0.3, held_s=3600.0)
 
 
 def test_a_slow_trial_is_no_witness(url: str) -> None:

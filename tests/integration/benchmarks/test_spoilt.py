@@ -91,6 +91,7 @@ def test_with_noise_the_true_value_of_what_looked_best_counts(task: Task) -> Non
         best.take(float(at_s), value)
     place = int(np.argmax(recorded.values))
     assert best.steps[-1].value == true.values[place] != recorded.values[place]
+    assert 0.01 < np.std(np.array(recorded.values) / np.array(true.values) - 1.0) < 0.02
 
 
 # -- the curves of many configurations, as recorded and in another way --------------------------
@@ -102,6 +103,52 @@ def curves(task: Task, way: str, n: int = 60) -> tuple[np.ndarray, np.ndarray]:
     several = configurations(harder, n)
     recorded = [task.train(each).values for each in several]
     return np.array(recorded), np.array([harder.train(each).values for each in several])
+
+
+#: Ways in which a program ends with other values than it has recorded, and what looks best is best.
+OTHER_VALUES = ("delayed", "late_rates", "overfitting")
+
+
+def true_values(task: Task, way: str, n: int = 60) -> np.ndarray:
+    """[configurations, epochs]; what counts where a report looks best."""
+    harder = WAYS[way](task)
+    trained = [harder.train(each).values for each in configurations(harder, n)]
+    return np.array([[each.true for each in values] for values in trained])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("way", OTHER_VALUES)
+def test_other_values_of_the_program_itself_are_true(task: Task, way: str) -> None:
+    recorded, reported = curves(task, way)
+    assert (true_values(task, way) == reported).all()
+    assert (recorded != reported).any()
+
+
+@pytest.mark.parametrize(
+    "way", ["noise", "early_noise", "spikes", "rounded", "exponential", "constant10"]
+)
+def test_reports_that_mislead_leave_the_true_values(task: Task, way: str) -> None:
+    recorded, reported = curves(task, way)
+    assert (true_values(task, way) == recorded).all()
+    assert (recorded != reported).any()
+
+
+@pytest.mark.parametrize(
+    ("way", "until"),
+    [
+        ("turned2", 2),
+        ("turned5", 5),
+        ("turned25", 25),
+        ("turned40", 40),
+        ("turned48", 48),
+        ("meaningless15", 15),
+    ],
+)
+def test_values_are_others_until_the_epoch_that_the_way_is_named_after(
+    task: Task, way: str, until: int
+) -> None:
+    recorded, reported = curves(task, way)
+    is_other = (recorded != reported).any(axis=0)
+    assert list(is_other) == [True] * until + [False] * (N_STEPS - until)
 
 
 def test_half_of_the_configurations_are_turned_round(task: Task) -> None:
@@ -124,7 +171,7 @@ def test_training_begins_later_by_lot(task: Task) -> None:
     lowest = np.nanmin(task.table.values)
     delays = (reported == lowest).sum(axis=1)
     assert delays.min() < 10
-    assert 20 < delays.max() <= 30
+    assert 25 < delays.max() <= 30
     for n, early, late in zip(delays, recorded, reported, strict=True):
         assert list(late[n:]) == list(early[: N_STEPS - n])
 
@@ -141,7 +188,8 @@ def test_large_learning_rates_begin_to_learn_late(task: Task) -> None:
 def test_values_fall_after_a_peak_that_a_lot_says(task: Task) -> None:
     recorded, reported = curves(task, "overfitting")
     lost = recorded - reported
-    assert (np.diff(lost, axis=1) >= -1e-9).all()
+    steps = np.diff(lost, axis=1)
+    assert (np.isclose(steps, 0.0) | np.isclose(steps, 0.5)).all()
     assert (lost[:, :5] == 0.0).all()
     assert len(set(lost[:, -1])) > 20
 
@@ -171,13 +219,15 @@ def test_the_order_of_exponential_values_is_as_recorded(task: Task) -> None:
     assert reported.min() / reported.max() > 1e3
 
 
-def test_the_best_take_five_times_as_long_and_the_worst_as_long_as_ever(task: Task) -> None:
-    harder, several = WAYS["slow"](task), configurations(task, 60)
-    ends = [task.train(each).values[-1] for each in several]
-    factors = [harder.train(each).seconds[-1] / task.train(each).seconds[-1] for each in several]
-    assert factors[int(np.argmin(ends))] == 1.0
-    assert factors[int(np.argmax(ends))] == max(factors)
-    assert 3.0 < max(factors) <= 5.0
+def test_the_best_takes_five_times_as_long_and_the_worst_as_long_as_ever(task: Task) -> None:
+    harder, ends = WAYS["slow"](task), task.table.values[:, -1]
+    worst, best = task.table.params(int(np.argmin(ends))), task.table.params(int(np.argmax(ends)))
+    assert list(harder.train(worst).seconds) == list(task.train(worst).seconds)
+    factors = harder.train(best).seconds / task.train(best).seconds
+    # A configuration has the mean of the five nearest ones: the best one is not quite the best.
+    assert list(factors) == pytest.approx([factors[0]] * N_STEPS)
+    assert 4.0 < factors[0] <= 5.0
+    assert harder.train(best).values == task.train(best).values
 
 
 def test_no_range_is_logarithmic(task: Task) -> None:

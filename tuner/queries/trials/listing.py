@@ -42,7 +42,6 @@ WORDS: Mapping[TrialState, str] = {
     TrialState.RUNNING: "running",
     TrialState.WAITING: "waiting",
 }
-_NO_REPORT: tuple[None, Mapping[str, float]] = (None, {})
 #: Outcomes that are more specific than the trial's state.
 TELLING = (
     (TrialState.FAIL, Outcome.OUT_OF_MEMORY),
@@ -53,7 +52,7 @@ TELLING = (
 )
 #: A failure cause that is more specific than its outcome.
 NOT_A_NUMBER = Cause.NOT_A_NUMBER.value
-#: Infeasible: Optuna stores such a trial's last report as its value, which is no result.
+#: Optuna stores such a trial's last report as its value.
 WORDS_WITHOUT_RESULT = (Outcome.OUT_OF_MEMORY.value, NOT_A_NUMBER)
 _NAN_STATES = (TrialState.FAIL, TrialState.PRUNED)
 PAUSED = Outcome.PAUSED.value
@@ -89,8 +88,8 @@ class Choice:
     @property
     def wanted(self) -> frozenset[str]:
         """The requested states, given by name or implied by `top`."""
-        is_open = self.is_of_best and not self.states
-        return frozenset({WORDS[TrialState.COMPLETE]}) if is_open else self.states
+        is_implied = self.is_of_best and not self.states
+        return frozenset({WORDS[TrialState.COMPLETE]}) if is_implied else self.states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +124,14 @@ class StoredTrial:
     last_values: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def lacks_result(self) -> bool:
+        """Whether its values are only its last report: it ran out of memory, or returned NaN."""
+        return self.word in WORDS_WITHOUT_RESULT
+
+    @property
     def result(self) -> Mapping[str, float]:
         """The values; empty if they are only the last report of a failed trial."""
-        return {} if self.word in WORDS_WITHOUT_RESULT else self.values
+        return {} if self.lacks_result else self.values
 
     @property
     def outcome(self) -> Outcome | None:
@@ -362,8 +366,8 @@ def _read_parts(
             user_attributes=attributes.get(row.trial_id, {}),
             reports=curves[row.trial_id] if curves is not None else None,
             is_paused=row.trial_id in paused,
-            last_step=last.get(row.trial_id, _NO_REPORT)[0],
-            last_values=last.get(row.trial_id, _NO_REPORT)[1],
+            last_step=last.get(row.trial_id, (None, {}))[0],
+            last_values=last.get(row.trial_id, (None, {}))[1],
         )
         for row in rows
     ]

@@ -7,26 +7,15 @@ winners. If it is random, two thirds of what a model suggests are thrown away.
 
 A reversal shows in the trials that passed a rung: their ranking there contradicts their ranking at
 a later rung, or at their end. Those trials all looked good, so some that did not are trained to
-their end as well: the witnesses, one of the first trials, one of ten, of a hundred and so on, and
-continuously while the evidence contradicts a rung. Agreement is Kendall's rank correlation
-(Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the highest rung to
-the end of a training is up to two thirds of it, and every trial that is ended in this time is ended
-by a ranking that may be reversed.
+their end as well: the witnesses (`tuner.search.rungs.witnesses`). Agreement is Kendall's rank
+correlation (Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the
+highest rung to the end of a training is up to two thirds of it, and every trial that is ended in
+this time is ended by a ranking that may be reversed.
 
-Witnesses of the first trials cost most: nothing good is known yet, and each is a training that the
-search lacks. So there is one, until a trial has relapsed: it passed a rung, and later is worse than
-it was there, by a third of the trials at the rung. Training improves a trial, and one that a rung
-selected by mistake returns to the mean, so this is evidence against the rung that costs nothing. It
-does not say which trials would have been better, so it opens no rung: it makes two more of the
-first trials witnesses, as many as can contradict a rung.
-
-A trial that passed its first rung because few had reached it, or because it was open, and is in
-the worse half of those that reach it later, is as good as a witness, and costs nothing. If one
-trains or has completed, it is taken for a witness before another trial is trained for this alone.
-
-Only quick trials are witnesses: durations differ by a factor of ten and more, and what a witness
-takes is lost to the search if the rankings hold. Where one trial trains after the other, durations
-are not compared, so that a study with a seed on one device repeats exactly.
+A trial has relapsed if it passed a rung, and later is worse than it was there, by a third of the
+trials at the rung. Training improves a trial, and one that a rung selected by mistake returns to
+the mean, so this is evidence against the rung that costs nothing. It does not say which trials
+would have been better, so it opens no rung: it makes more of the first trials witnesses.
 
 A rung is open, so that every trial passes it, if its ranking is contradicted later, or if it does
 not agree with that of the next rung in effect. That it does not agree is no evidence among trials
@@ -47,6 +36,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import pvariance
+
+from tuner.search.rungs.witnesses import Witnesses
 
 END = math.inf
 """In place of a rung: the end of a training."""
@@ -77,18 +68,6 @@ _RELAPSE = 1 / 3
 #: Newest trials at a rung that it is compared with, and the minimum number of them.
 _N_COMPARED_WITH = 100
 _N_TO_RELAPSE = 4
-#: Witnesses among the first trials once a trial has relapsed: as many as can contradict a rung.
-_N_FIRST_WITNESSES = _N_TO_OPEN
-#: Then one in this many trials, in the square of it, and so on.
-_WITNESS_BASE = 10
-#: A witness is among the quickest 1 in this many, by seconds per step, of the newest trials.
-_QUICKEST_OF = 4
-_N_TIMED = 100
-#: A trial that passed a rung by chance is a witness if at least this fraction is better there.
-_WEAK = 1 / 2
-#: Witnesses at the same time while a rung is contradicted. Trainings differ in length: with one, a
-#: slow witness would be the only evidence for half of a study.
-_N_WITNESSES_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +104,15 @@ def agreement_of(pairs: Sequence[tuple[float, float]]) -> Agreement:
     n_concordant = n_discordant = 0
     for i, (early, late) in enumerate(pairs):
         for other_early, other_late in list(pairs)[:i]:
-            product = (early - other_early) * (late - other_late)
+            product = _sign(early, other_early) * _sign(late, other_late)
             n_concordant += product > 0
             n_discordant += product < 0
     return Agreement(n_trials=len(pairs), n_concordant=n_concordant, n_discordant=n_discordant)
+
+
+def _sign(one: float, other: float) -> int:
+    # A product of two small differences may be zero.
+    return (one > other) - (one < other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,29 +181,13 @@ def _place(loss: float, in_order: Sequence[float]) -> int:
     return bisect_left(in_order, loss) + bisect_right(in_order, loss)
 
 
-def _is_weak(loss: float, in_order: Sequence[float]) -> bool:
-    return bisect_left(in_order, loss) >= _WEAK * len(in_order)
-
-
 class OrderCheck:
     """Opens and closes rungs by how well their orders agree with later ones."""
 
     def __init__(self) -> None:
         self._rungs: list[_Rung] = []
-        self._n_trials = 0
         self._newest = -1
-        self._n_witnesses = 0
-        self._has_relapse = False
-        self._under_way: set[int] = set()
-        #: By trial that has reached a rung and trains: its seconds per step until its first rung.
-        self._step_s: dict[int, float | None] = {}
-        self._newest_step_s: deque[float] = deque(maxlen=_N_TIMED)
-        #: Losses at their first rung of the trials that train, and of the newest that completed;
-        #: of the latter without witnesses.
-        self._first_losses: dict[int, float] = {}
-        self._completed: deque[tuple[int, float]] = deque(maxlen=_N_COMPARED)
-        #: Whether two trials have trained at the same time.
-        self._is_parallel = False
+        self._witnesses = Witnesses()
         #: By trial that trains: the rung behind which it was halfway to the next.
         self._halfway: dict[int, int] = {}
 
@@ -236,8 +204,7 @@ class OrderCheck:
         while len(self._rungs) < len(losses):
             self._rungs.append(_Rung())
         if len(losses) == 1:
-            self._n_trials += 1
-            self._begin(number, losses[0], step_s)
+            self._witnesses.begin(number, losses[0], step_s)
         self._newest = max(self._newest, number)
         self._rungs[len(losses) - 1].newest.append(losses[-1])
         self._add(number, losses[:-1], len(losses) - 1, losses[-1])
@@ -268,35 +235,21 @@ class OrderCheck:
             losses: Its losses at the rungs.
             last: Its loss at its end.
         """
-        first_loss = self._first_losses.get(number)
-        if first_loss is not None and number not in self._under_way:
-            self._completed.append((number, first_loss))
-        self._forget(number)
+        self._witnesses.complete(number, last)
+        self._halfway.pop(number, None)
         self._add(number, losses, END, last)
 
     def leave(self, number: int) -> None:
         """A trial has paused, or ended without a result; if it was a witness, another one is."""
-        self._n_witnesses -= number in self._under_way
-        self._forget(number)
-
-    def _begin(self, number: int, loss: float, step_s: float | None) -> None:
-        self._first_losses[number] = loss
-        self._step_s[number] = step_s
-        self._is_parallel = self._is_parallel or len(self._step_s) > 1
-        if step_s is not None:
-            self._newest_step_s.append(step_s)
-
-    def _forget(self, number: int) -> None:
-        self._first_losses.pop(number, None)
-        self._step_s.pop(number, None)
-        self._under_way.discard(number)
+        self._witnesses.leave(number)
         self._halfway.pop(number, None)
 
     def _add(self, number: int, early: Sequence[float], later: float, last: float) -> None:
         if not math.isfinite(last):
             return
-        if early and not self._has_relapse:
-            self._has_relapse = self._rungs[len(early) - 1].is_relapse(early[-1], last)
+        if early and not self._witnesses.has_relapse:
+            has_relapsed = self._rungs[len(early) - 1].is_relapse(early[-1], last)
+            self._witnesses.has_relapse = has_relapsed
         for rung, loss in zip(self._rungs, early, strict=False):
             if number > rung.after and math.isfinite(loss):
                 rung.add(later, (loss, last))
@@ -309,50 +262,21 @@ class OrderCheck:
         Args:
             number: Its number.
         """
-        if number not in self._under_way and self._lacks_witness and self._is_quick(number):
-            self._adopt(number)
-            if self._lacks_witness:
-                self.add_witness(number)
-        return number in self._under_way
-
-    def _adopt(self, ending: int) -> None:
-        """Takes trials that are as good as witnesses for witnesses, as long as one is missing."""
-        in_order = sorted(self._rungs[0].newest)
-        for each in [*self._completed]:
-            # What a completed one says is known: a contradiction asks for more.
-            if self._is_witness_due and _is_weak(each[1], in_order):
-                self._completed.remove(each)
-                self._n_witnesses += 1
-        for number, loss in self._first_losses.items():
-            if number == ending or number in self._under_way or not _is_weak(loss, in_order):
-                continue
-            if self._lacks_witness and self._is_quick(number):
-                self.add_witness(number)
+        first = self._rungs[0]
+        after = None if self.open_rungs else first.after
+        is_contradicted = any(
+            not each.is_open and each.agreement(END).z < 0 for each in self._rungs
+        )
+        return self._witnesses.take(number, first.newest, after, wants_more=is_contradicted)
 
     def add_witness(self, number: int) -> None:
-        self._n_witnesses += 1
-        self._under_way.add(number)
+        """A trial that a rung would have ended is trained on."""
+        self._witnesses.add(number)
 
     @property
-    def _is_witness_due(self) -> bool:
-        n_first = _N_FIRST_WITNESSES if self._has_relapse else 1
-        n_further = max(self._n_witnesses - n_first + 1, 0)
-        return bool(self._n_trials >= _WITNESS_BASE**n_further)
-
-    @property
-    def _lacks_witness(self) -> bool:
-        if self._is_witness_due:
-            return True
-        if len(self._under_way) >= _N_WITNESSES_AT_ONCE:
-            return False
-        return any(not rung.is_open and rung.agreement(END).z < 0 for rung in self._rungs)
-
-    def _is_quick(self, number: int) -> bool:
-        step_s = self._step_s.get(number)
-        if step_s is None or not self._is_parallel:
-            return True
-        in_order = sorted(self._newest_step_s)
-        return step_s <= in_order[(len(in_order) - 1) // _QUICKEST_OF]
+    def n_adopted(self) -> int:
+        """Trials that tell what a witness tells, and were not trained for this alone."""
+        return self._witnesses.n_adopted
 
     # -- rungs -------------------------------------------------------------------------------
 
@@ -432,6 +356,10 @@ class OrderCheck:
         later = self._worst(rung)
         agreement = rung.agreement(later)
         return RungTrust(is_open=rung.is_open, after=rung.after, later=later, agreement=agreement)
+
+    def restore_adopted(self, n_adopted: int) -> None:
+        """Takes over how many trials another check has adopted as witnesses."""
+        self._witnesses.restore(n_adopted)
 
     def restore(self, states: Sequence[RungTrust]) -> None:
         """Restores the state of another check, rung by rung."""

@@ -287,6 +287,8 @@ class Promotion(Scheduler):
         trial = self._storage.get_trial(trial_id)
         step = max(trial.intermediate_values, default=self._last_steps.get(trial.number, 0))
         note_pause(self._storage, trial_id, step)
+        if self._watch is not None:
+            self._watch.leave(trial.number)
         self._wait(trial.number)
 
     def _wait(self, number: int) -> None:
