@@ -65,11 +65,7 @@ class CheckedRungs:
         self._n_changes += has_changed
         if has_changed or is_end:
             trust = StoredTrust.of(
-                self._orders.trust(),
-                self._table,
-                n_changes=self._n_changes,
-                n_ended=self._n_ended,
-                n_adopted=self._orders.n_adopted,
+                self._orders.trust(), self._table, n_changes=self._n_changes, n_ended=self._n_ended
             )
             self._note(number, trust.as_json())
 

@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from tests.contract.search.halving_study import (
-    N_STEPS,
-    MakePruner,
-    Player,
-    Quality,
-    quality_of,
-    searches,
-)
+from tests.contract.search.halving_study import N_STEPS, MakePruner, Player, quality_of, searches
 from tests.databases import new_database
 from tuner.domain.messages import Action
 from tuner.queries.locate import StoredStudy
@@ -31,7 +24,6 @@ from tuner.search.rungs.stored_trust import (
     last_open_step,
     trust_text,
 )
-from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database
 from tuner.terminal.studies import status_text
 from tuner.terminal.why import explain
@@ -45,24 +37,13 @@ def reversed_until(last: int, number: int, step: int) -> float:
     return quality_of(number, step) if step > last else 1.0 - quality_of(number, step) / 100
 
 
-def best_first(number: int, step: int) -> float:
-    """The first trial is one of the best, so that no weak trial passes a rung."""
-    return quality_of(number + 4, step)
-
-
 def checked(mode: str, *, check_order: bool = True) -> MakePruner:
     return partial(AshaPruner, min_resource=1, mode=mode, check_order=check_order)
 
 
 def play(url: str, make_pruner: MakePruner, last: int, n_views: int = 1) -> list[FrozenTrial]:
     """A study whose early order is reversed until a step; gives its trials."""
-    return play_quality(url, make_pruner, partial(reversed_until, last), n_views)
-
-
-def play_quality(
-    url: str, make_pruner: MakePruner, quality: Quality, n_views: int = 1
-) -> list[FrozenTrial]:
-    player = Player(n_trials=N_TRIALS, quality=quality)
+    player = Player(n_trials=N_TRIALS, quality=partial(reversed_until, last))
     with searches(url, make_pruner, n_views) as views:
         player.play(views)
         return player.end(views[0])
@@ -108,25 +89,19 @@ def test_a_study_says_which_rung_cannot_be_trusted(mode: str, url: str) -> None:
     assert text.endswith(": the first rung is now step 3")
 
 
-@pytest.mark.parametrize(
-    ("quality", "n_witnesses"),
-    [
-        (best_first, 2),  # One after the other: one of the first trials, and one of ten.
-        (quality_of, 0),  # Each of the first five is better than all before, and completes.
-    ],
-)
-def test_an_order_that_holds_opens_nothing(quality: Quality, n_witnesses: int, url: str) -> None:
-    trials = play_quality(url, checked("stop"), quality)
+def test_an_order_that_holds_opens_nothing(url: str) -> None:
+    trials = play(url, checked("stop"), last=0)
     trust = trust_in(url)
     assert not any(each.trust.is_open for each in trust.rungs)
     assert "agrees with the order at the end in 100% of pairs" in trust_text(trust)
     n_completed = sum(each.state is TrialState.COMPLETE for each in trials)
-    assert sum(WITNESS_KEY in each.system_attrs for each in trials) == n_witnesses
+    n_witnesses = sum(WITNESS_KEY in each.system_attrs for each in trials)
+    assert n_witnesses == 2, "one after the other: one of the first trials, and one of ten"
     assert n_completed < N_TRIALS / 2
 
 
 def test_a_witness_is_trained_to_its_end_and_says_so(url: str) -> None:
-    trials = play_quality(url, checked("stop"), best_first)
+    trials = play(url, checked("stop"), last=0)
     witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
     assert [each.state for each in witnesses] == [TrialState.COMPLETE] * len(witnesses)
     assert max(witnesses[0].intermediate_values) == N_STEPS
@@ -275,10 +250,8 @@ def test_a_witness_that_fails_makes_room_for_another_one(
         def report(value: float) -> tuple[int, Action]:
             trial = search.ask()
             assert trial is not None
-            action = search.report(trial.trial_id, 1, {"accuracy": value}).action
-            if action is Action.PRUNE:
-                search.prune(trial.trial_id)
-            return trial.trial_id, action
+            decision = search.report(trial.trial_id, 1, {"accuracy": value})
+            return trial.trial_id, decision.action
 
         assert report(0.9)[1] is Action.CONTINUE, "the best passes"
         witness, action = report(0.5)
@@ -291,112 +264,6 @@ def test_a_witness_that_fails_makes_room_for_another_one(
             assert again is not None
             assert again.trial_id == witness
         assert report(0.1)[1] is then
-
-
-class ByHand:
-    """Trials of a search that report what a test says.
-
-    Args:
-        search: The search.
-    """
-
-    def __init__(self, search: StudySearch) -> None:
-        self.search = search
-
-    def begin(self) -> int:
-        trial = self.search.ask()
-        assert trial is not None
-        return trial.trial_id
-
-    def goes_on(self, trial_id: int, step: int, value: float, held_s: float = 1.0) -> bool:
-        """Whether a trial goes on after a report; it ends or pauses if not."""
-        verdict = self.search.report(trial_id, step, {"accuracy": value}, held_s=held_s)
-        if verdict.action is Action.PRUNE:
-            self.search.prune(trial_id)
-        if verdict.action is Action.PAUSE:
-            self.search.pause(trial_id)
-        self.flush()
-        return verdict.action is Action.CONTINUE
-
-    def complete(self, value: float) -> None:
-        """A new trial goes on at each rung, and completes."""
-        trial_id = self.begin()
-        for step in range(1, N_STEPS + 1):
-            assert self.goes_on(trial_id, step, value)
-        self.search.complete(trial_id, {"accuracy": value})
-        self.flush()
-
-    def is_witness(self, value: float) -> bool:
-        """Whether a new, weak trial goes on after the first rung."""
-        return self.goes_on(self.begin(), 1, value)
-
-    def flush(self) -> None:
-        self.search.study._storage.flush()  # type: ignore[attr-defined]
-
-
-def has_weak_first(by_hand: ByHand) -> int:
-    """A weak trial passes the first rung as the first, and a good one after it; gives the first."""
-    first, second = by_hand.begin(), by_hand.begin()
-    assert by_hand.goes_on(first, 1, 0.1), "of one trial it is the best"
-    assert by_hand.goes_on(second, 1, 0.9)
-    return first
-
-
-def test_a_weak_trial_that_passed_as_the_first_is_a_witness_where_a_rung_would_end_it(
-    url: str,
-) -> None:
-    with searches(url, checked("stop")) as (search,):
-        by_hand = ByHand(search)
-        first = has_weak_first(by_hand)
-        assert not any(by_hand.is_witness(value) for value in (0.5, 0.6, 0.7))
-        assert by_hand.goes_on(first + 1, 3, 0.9)
-        assert by_hand.goes_on(first, 3, 0.1)
-        by_hand.flush()
-        keys = [WITNESS_KEY in each.system_attrs for each in search.study.get_trials()]
-    assert keys == [True, False, False, False, False]
-
-
-def test_another_dispatcher_counts_such_a_trial_once(url: str) -> None:
-    """It fails, and another one takes its place."""
-    with searches(url, checked("stop"), 2) as (theirs, ours):
-        others = ByHand(theirs)
-        first = has_weak_first(others)
-        ours.sync()
-        by_hand = ByHand(ours)
-        assert by_hand.is_witness(0.5), "how long the other one trains is not known here"
-        assert not by_hand.is_witness(0.4)
-        assert others.goes_on(first + 1, 3, 0.9)
-        assert others.goes_on(first, 3, 0.1)
-        ours.sync()
-        theirs.fail(first)
-        others.flush()
-        ours.sync()
-        assert not by_hand.is_witness(0.3), "there is the own one"
-
-
-def test_a_later_start_trains_no_more_for_it(url: str) -> None:
-    """The weak trials that completed first are no longer among the newest."""
-    with searches(url, checked("stop")) as (search,):
-        by_hand = ByHand(search)
-        for value in (0.1, 0.11, 0.12, 0.9):
-            by_hand.complete(value)
-        assert not any(by_hand.is_witness(0.5 - 0.004 * number) for number in range(50))
-        for number in range(31):
-            by_hand.complete(0.91 + 0.001 * number)
-    with searches(url, checked("stop")) as (search,):
-        by_hand = ByHand(search)
-        assert not any(by_hand.is_witness(0.25 - 0.004 * number) for number in range(10))
-
-
-def test_paused_trials_are_no_witnesses_and_do_not_train(url: str) -> None:
-    """Where one trial trains after the other, a slow one is a witness, too."""
-    with searches(url, checked("promote")) as (search,):
-        by_hand = ByHand(search)
-        by_hand.complete(0.9)
-        is_witness = [by_hand.is_witness(0.5 - 0.01 * number) for number in range(8)]
-        assert not any(is_witness)
-        slow = by_hand.begin()
-        assert by_hand.goes_on(slow, 1, 0.3, held_s=3600.0)
 
 
 def test_a_slow_trial_is_no_witness(url: str) -> None:
@@ -415,6 +282,26 @@ def test_a_slow_trial_is_no_witness(url: str) -> None:
         assert not is_spared(0.3, 90.0)
 
 
+def test_paused_trials_do_not_train(url: str) -> None:
+    """One trial trains after the other, so durations are not compared: a slow one is a witness."""
+    with searches(url, checked("promote")) as (search,):
+
+        def is_spared(value: float, held_s: float) -> bool:
+            trial = search.ask()
+            assert trial is not None
+            verdict = search.report(trial.trial_id, 1, {"accuracy": value}, held_s=held_s)
+            if verdict.action is Action.PAUSE:
+                search.pause(trial.trial_id)
+            else:
+                search.report(trial.trial_id, N_STEPS, {"accuracy": value}, held_s=held_s)
+                search.complete(trial.trial_id, {"accuracy": value})
+            return verdict.action is Action.CONTINUE
+
+        assert is_spared(0.9, 1.0), "one of the first trials"
+        assert not any(is_spared(0.5 - 0.01 * number, 1.0) for number in range(8))
+        assert is_spared(0.3, 3600.0), "one of ten"
+
+
 def test_there_are_three_witnesses_once_a_leader_has_relapsed(url: str) -> None:
     with searches(url, checked("stop")) as (search,):
 
@@ -422,10 +309,7 @@ def test_there_are_three_witnesses_once_a_leader_has_relapsed(url: str) -> None:
             trial = search.ask()
             assert trial is not None
             ids.append(trial.trial_id)
-            is_spared = search.report(ids[-1], 1, {"accuracy": value}).action is Action.CONTINUE
-            if not is_spared:
-                search.prune(ids[-1])
-            return is_spared
+            return search.report(ids[-1], 1, {"accuracy": value}).action is Action.CONTINUE
 
         ids: list[int] = []
         assert is_spared(0.9), "the best passes"

@@ -204,7 +204,7 @@ class OrderCheck:
         while len(self._rungs) < len(losses):
             self._rungs.append(_Rung())
         if len(losses) == 1:
-            self._witnesses.begin(number, losses[0], step_s)
+            self._witnesses.begin(number, step_s)
         self._newest = max(self._newest, number)
         self._rungs[len(losses) - 1].newest.append(losses[-1])
         self._add(number, losses[:-1], len(losses) - 1, losses[-1])
@@ -235,7 +235,7 @@ class OrderCheck:
             losses: Its losses at the rungs.
             last: Its loss at its end.
         """
-        self._witnesses.complete(number, last)
+        self._witnesses.complete(number)
         self._halfway.pop(number, None)
         self._add(number, losses, END, last)
 
@@ -262,21 +262,14 @@ class OrderCheck:
         Args:
             number: Its number.
         """
-        first = self._rungs[0]
-        after = None if self.open_rungs else first.after
         is_contradicted = any(
             not each.is_open and each.agreement(END).z < 0 for each in self._rungs
         )
-        return self._witnesses.take(number, first.newest, after, wants_more=is_contradicted)
+        return self._witnesses.take(number, wants_more=is_contradicted)
 
     def add_witness(self, number: int) -> None:
         """A trial that a rung would have ended is trained on."""
         self._witnesses.add(number)
-
-    @property
-    def n_adopted(self) -> int:
-        """Trials that tell what a witness tells, and were not trained for this alone."""
-        return self._witnesses.n_adopted
 
     # -- rungs -------------------------------------------------------------------------------
 
@@ -356,10 +349,6 @@ class OrderCheck:
         later = self._worst(rung)
         agreement = rung.agreement(later)
         return RungTrust(is_open=rung.is_open, after=rung.after, later=later, agreement=agreement)
-
-    def restore_adopted(self, n_adopted: int) -> None:
-        """Takes over how many trials another check has adopted as witnesses."""
-        self._witnesses.restore(n_adopted)
 
     def restore(self, states: Sequence[RungTrust]) -> None:
         """Restores the state of another check, rung by rung."""

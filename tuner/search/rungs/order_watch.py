@@ -126,18 +126,12 @@ class OrderWatch:
         if stored.n_changes > self._age[0]:
             self._check.restore([each.trust for each in stored.rungs])
             self._table.open_rungs = self._check.open_rungs
-        if stored.age >= self._age:
-            self._check.restore_adopted(stored.n_adopted)
         self._age = max(self._age, stored.age)
 
     def _note(self, trial: FrozenTrial, *, has_changed: bool) -> None:
         self._age = (self._age[0] + has_changed, len(self._ended))
         trust = StoredTrust.of(
-            self._check.trust(),
-            self._table,
-            n_changes=self._age[0],
-            n_ended=self._age[1],
-            n_adopted=self._check.n_adopted,
+            self._check.trust(), self._table, n_changes=self._age[0], n_ended=self._age[1]
         )
         self._storage.set_trial_system_attr(trial_id_of(trial), TRUST_KEY, trust.as_json())
         if has_changed:

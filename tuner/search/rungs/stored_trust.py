@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 from optuna.trial import FrozenTrial
 
@@ -33,8 +33,6 @@ class TrustJson(TypedDict):
 
     n_changes: int
     n_ended: int
-    #: Absent in notes of before 2026-11-27.
-    n_adopted: NotRequired[int]
     rungs: list[_RungJson]
 
 
@@ -56,19 +54,11 @@ class StoredTrust:
     n_changes: int
     #: Trials that had completed.
     n_ended: int
-    #: Trials that are witnesses and were not trained for this alone.
-    n_adopted: int = 0
     rungs: Sequence[KnownRung]
 
     @classmethod
     def of(
-        cls,
-        found: Sequence[RungTrust],
-        table: RungTable,
-        *,
-        n_changes: int,
-        n_ended: int,
-        n_adopted: int,
+        cls, found: Sequence[RungTrust], table: RungTable, *, n_changes: int, n_ended: int
     ) -> StoredTrust:
         """Names the steps of the rungs of a table."""
         rungs = [
@@ -79,7 +69,7 @@ class StoredTrust:
             )
             for index, each in enumerate(found)
         ]
-        return cls(n_changes=n_changes, n_ended=n_ended, n_adopted=n_adopted, rungs=rungs)
+        return cls(n_changes=n_changes, n_ended=n_ended, rungs=rungs)
 
     def as_json(self) -> TrustJson:
         rungs: list[_RungJson] = [
@@ -94,23 +84,13 @@ class StoredTrust:
             }
             for each in self.rungs
         ]
-        return {
-            "n_changes": self.n_changes,
-            "n_ended": self.n_ended,
-            "n_adopted": self.n_adopted,
-            "rungs": rungs,
-        }
+        return {"n_changes": self.n_changes, "n_ended": self.n_ended, "rungs": rungs}
 
     @classmethod
     def from_json(cls, stored: TrustJson) -> StoredTrust:
         steps = [each["step"] for each in stored["rungs"]]
         rungs = [_known(each, steps) for each in stored["rungs"]]
-        return cls(
-            n_changes=stored["n_changes"],
-            n_ended=stored["n_ended"],
-            n_adopted=stored.get("n_adopted", 0),
-            rungs=rungs,
-        )
+        return cls(n_changes=stored["n_changes"], n_ended=stored["n_ended"], rungs=rungs)
 
     @property
     def age(self) -> tuple[int, int]:

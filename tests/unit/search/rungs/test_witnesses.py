@@ -10,7 +10,6 @@ import pytest
 
 from tests.unit.search.rungs.test_order_check import train
 from tuner.search.rungs.order_check import OrderCheck
-from tuner.search.rungs.witnesses import Witnesses
 
 
 def weak(check: OrderCheck, number: int, step_s: float | None = None) -> bool:
@@ -23,19 +22,12 @@ def weak(check: OrderCheck, number: int, step_s: float | None = None) -> bool:
 
 
 def side_by_side(later: float = 0.0) -> OrderCheck:
-    """Of four trials the best has passed the first rung, and has this loss halfway to the next."""
+    """Trials 0 to 3 have passed the first rung; halfway to the next, trial 0 has this loss."""
     check = OrderCheck()
-    come(check, 4)
+    for number in range(4):
+        check.come(number, [float(number)])
     check.pass_halfway(0, [0.0], later)
     return check
-
-
-def come(check: OrderCheck, n: int) -> None:
-    """So many trials come to the first rung side by side, and all but the best leave."""
-    for number in range(n):
-        check.come(number, [float(number)])
-    for number in range(1, n):
-        check.leave(number)
 
 
 RELAPSED = 1.5
@@ -94,7 +86,8 @@ def test_it_may_relapse_at_the_next_rung_and_is_compared_with_the_rung_it_passed
 
 def test_three_trials_are_too_few_to_see_a_relapse() -> None:
     check = OrderCheck()
-    come(check, 3)
+    for number in range(3):
+        check.come(number, [float(number)])
     check.pass_halfway(0, [0.0], 9.0)
     assert [weak(check, number) for number in range(3, 6)] == [True] + [False] * 2
 
@@ -120,6 +113,28 @@ def test_a_witness_counts_once_however_many_rungs_it_reaches() -> None:
     assert check.take_witness(9), "another one of ten"
 
 
+@pytest.mark.parametrize("n_late", [1, 2, 5])
+def test_trials_whose_processes_end_late_change_nothing(n_late: int) -> None:
+    check, ending, witnesses = OrderCheck(), [], []
+    for number in range(1200):
+        check.come(number, [float(number)], step_s=1.0)
+        if check.take_witness(number):
+            witnesses.append(number)
+        else:
+            ending.append(number)
+        if len(ending) > n_late:
+            check.leave(ending.pop(0))
+    assert witnesses == [0, 9, 99, 999]
+
+
+def test_a_witness_that_another_dispatcher_names_as_well_counts_once() -> None:
+    check = OrderCheck()
+    assert weak(check, 0)
+    check.add_witness(0)
+    check.leave(0)
+    assert weak(check, 1)
+
+
 def test_a_witness_that_fails_is_replaced() -> None:
     check = OrderCheck()
     assert [weak(check, number) for number in range(3)] == [True, False, False]
@@ -136,7 +151,8 @@ def test_witnesses_are_among_the_quickest_quarter_of_the_newest(seed: int) -> No
     witnesses = {}
     for number in range(400):
         came.append(rng.lognormvariate(0, 1))
-        if weak(check, number, came[-1]):
+        check.come(number, [float(number)], step_s=came[-1])
+        if check.take_witness(number):
             witnesses[number] = came[-1]
     assert len(witnesses) == 3
     for number, step_s in witnesses.items():
@@ -165,8 +181,11 @@ def test_the_time_at_its_first_rung_is_that_of_a_trial() -> None:
 
 
 def test_trials_that_are_equally_quick_may_all_be_witnesses() -> None:
-    check = side_by_side(RELAPSED)
-    assert [weak(check, number, 2.0) for number in range(4, 9)] == [True] * 3 + [False] * 2
+    check = OrderCheck()
+    for number in range(5):
+        check.come(number, [float(number)], step_s=2.0)
+    check.pass_halfway(0, [0.0], RELAPSED)
+    assert [check.take_witness(number) for number in range(5)] == [True] * 3 + [False] * 2
 
 
 def test_a_witness_stays_one_at_each_rung() -> None:
@@ -182,183 +201,10 @@ def test_a_witness_stays_one_at_each_rung() -> None:
 def test_there_are_more_while_the_evidence_speaks_against_a_rung(
     ends: Sequence[float], has_more: bool
 ) -> None:
-    check = contradicted(ends)
-    assert [check.take_witness(number) for number in (5, 6, 7)] == [has_more, has_more, False]
-
-
-def contradicted(ends: Sequence[float]) -> OrderCheck:
-    """A witness whose end is unknown, and four trials that end so."""
     check = OrderCheck()
     assert weak(check, 0)
     check.end(0, [0.0], math.inf)
     for number, (early, end) in enumerate(zip((1.0, 0.5, 0.7, 0.6), ends, strict=True), start=1):
         train(check, number, [early, end])
     assert not check.open_rungs, "more discordant pairs are wanted for that"
-    return check
-
-
-# -- weak trials that passed as one of the first -----------------------------------------------
-
-
-def passes_first(loss: float, step_s: float = 1.0, *, completes: bool) -> OrderCheck:
-    """Trial 0 passes the first rung as the first; trial 1 is better."""
-    check = OrderCheck()
-    check.come(0, [loss], step_s=step_s)
-    if completes:
-        check.end(0, [loss], loss)
-    check.come(1, [-1.0], step_s=2.0)
-    return check
-
-
-def own_witnesses(check: OrderCheck, first: int, end: int = 200) -> list[int]:
-    return [number for number in range(first, end) if weak(check, number)]
-
-
-@pytest.mark.parametrize("completes", [False, True])
-def test_a_weak_trial_that_passed_as_one_of_the_first_is_a_witness(completes: bool) -> None:
-    """It takes the place of the first one; of ten trials and of a hundred there are others."""
-    check = passes_first(999.0, completes=completes)
-    assert own_witnesses(check, 2) == [9, 99]
-    assert check.n_adopted == 1
-
-
-@pytest.mark.parametrize("completes", [False, True])
-def test_one_that_is_in_the_better_half_is_none(completes: bool) -> None:
-    check = passes_first(-0.5, completes=completes)
-    assert own_witnesses(check, 2) == [2, 9, 99]
-    assert check.n_adopted == 0
-
-
-@pytest.mark.parametrize(("others", "is_adopted"), [((-1.0, 9.0), False), ((-1.0, -2.0), True)])
-def test_the_worse_half_begins_in_the_middle(others: Sequence[float], is_adopted: bool) -> None:
-    """Of four trials, two are better or one is."""
-    witnesses = Witnesses()
-    witnesses.begin(0, 5.0, 1.0)
-    for number, loss in enumerate(others, start=1):
-        witnesses.begin(number, loss, 1.0)
-        witnesses.leave(number)
-    witnesses.begin(3, 8.0, 1.0)
-    assert witnesses.take(3, [5.0, *others, 8.0], -1, wants_more=False) is not is_adopted
-
-
-def test_two_of_them_take_the_places_of_two_witnesses() -> None:
-    check = passes_first(999.0, completes=False)
-    check.come(2, [998.0], step_s=1.0)
-    assert own_witnesses(check, 3) == [99]
-
-
-def test_no_more_are_adopted_than_are_missing() -> None:
-    check = passes_first(999.0, completes=False)
-    for number in (2, 3):
-        check.come(number, [990.0 + number], step_s=1.0)
-    assert not weak(check, 4)
-    assert check.n_adopted == 1
-
-
-def test_a_slow_one_is_none_until_it_has_completed() -> None:
-    for completes in (False, True):
-        check = passes_first(999.0, 50.0, completes=completes)
-        has_own = [weak(check, number, 1.0) for number in range(2, 6)]
-        assert has_own == [not completes, False, False, False]
-
-
-def test_one_of_another_dispatcher_whose_length_is_unknown_is_none() -> None:
-    check = OrderCheck()
-    check.come(0, [999.0])
-    check.come(1, [-1.0], step_s=2.0)
-    assert weak(check, 2, 1.0)
-
-
-def test_one_that_a_later_rung_would_end_trains_on() -> None:
-    check = passes_first(999.0, completes=False)
-    assert not weak(check, 2)
-    check.come(0, [999.0, 999.0])
-    assert check.take_witness(0)
-    assert check.n_adopted == 0, "it is trained for this alone now"
-    assert own_witnesses(check, 3) == [9, 99]
-
-
-def test_another_dispatcher_says_that_it_is_trained_for_this_alone() -> None:
-    check = passes_first(999.0, completes=False)
-    assert not weak(check, 2)
-    check.add_witness(0)
-    check.leave(0)
-    assert weak(check, 3), "it counted once"
-
-
-def test_one_that_fails_is_replaced() -> None:
-    check = passes_first(999.0, completes=False)
-    assert not weak(check, 2)
-    check.leave(0)
-    assert weak(check, 3)
-
-
-def test_one_that_ends_with_nan_tells_nothing() -> None:
-    check = OrderCheck()
-    check.come(0, [999.0], step_s=1.0)
-    check.end(0, [999.0], math.inf)
-    check.come(1, [-1.0], step_s=1.0)
-    assert weak(check, 2)
-
-
-@pytest.mark.parametrize("n_late", [0, 1, 2, 5])
-def test_a_trial_that_is_about_to_end_is_none(n_late: int) -> None:
-    """A process ends some time after its trial has been told to."""
-    check, ending, witnesses = OrderCheck(), [], []
-    for number in range(1200):
-        check.come(number, [float(number)], step_s=1.0)
-        if check.take_witness(number):
-            witnesses.append(number)
-        else:
-            ending.append(number)
-        if len(ending) > n_late:
-            check.leave(ending.pop(0))
-    assert witnesses == [0, 9, 99, 999]
-
-
-def test_a_trial_with_nan_at_its_first_rung_is_none() -> None:
-    check = OrderCheck()
-    check.come(0, [math.inf], step_s=1.0)
-    check.come(1, [-1.0], step_s=1.0)
-    assert weak(check, 2)
-
-
-def test_trials_whose_pairs_no_longer_count_are_none() -> None:
-    """The rung has opened and closed: what had passed it before is compared no more."""
-    check = OrderCheck()
-    for number, (early, end) in enumerate([(3.0, 0.0), (2.0, 1.0), (1.0, 2.0), (0.0, 3.0)]):
-        train(check, number, [early, end])
-    assert check.open_rungs == {0}
-    check.come(4, [50.0], step_s=1.0)
-    assert weak(check, 5), "while it is open none is adopted"
-    for number in range(6, 11):
-        train(check, number, [-float(number), -float(number)])
-    assert not check.open_rungs
-    assert weak(check, 11), "the one of ten trials"
-    assert check.n_adopted == 0
-
-
-def test_what_a_completed_one_says_is_no_answer_to_a_contradiction() -> None:
-    witnesses = Witnesses()
-    for number, loss in enumerate((9.0, 9.0, 1.0)):
-        witnesses.begin(number, loss, 1.0)
-        witnesses.complete(number, loss)
-    witnesses.begin(3, 8.0, 1.0)
-    assert not witnesses.take(3, [9.0, 9.0, 1.0, 8.0], -1, wants_more=False)
-    assert witnesses.n_adopted == 1
-    witnesses.begin(4, 8.0, 1.0)
-    assert witnesses.take(4, [9.0, 9.0, 1.0, 8.0, 8.0], -1, wants_more=True)
-    assert witnesses.n_adopted == 1
-
-
-def test_while_the_evidence_speaks_against_a_rung_it_is_one_of_two() -> None:
-    check = contradicted((-7.0, -6.8, -6.0, -6.9))
-    check.come(5, [5.0], step_s=1.0)
-    assert [weak(check, number) for number in (6, 7, 8)] == [True, False, False]
-
-
-def test_a_later_start_knows_how_many_there_were() -> None:
-    check = OrderCheck()
-    check.restore_adopted(2)
-    check.restore_adopted(1)
-    assert own_witnesses(check, 0) == [99]
+    assert [check.take_witness(number) for number in (5, 6, 7)] == [has_more, has_more, False]
