@@ -184,7 +184,7 @@ def test_a_changed_choice_is_tried_with_other_numbers_too() -> None:
     assert 0.1 < statistics.fmean(n_far["other"]) < 0.25
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_choice_is_found_whose_best_number_is_another() -> None:
     """As a learning rate that is best elsewhere for another optimizer, four times at once."""
     found = []
