@@ -72,6 +72,19 @@ def test_what_is_searched_is_another_space(task: Task) -> None:
     assert len(kinds["without_effect"]) == len(NAMES) + 15
 
 
+def test_a_parameter_that_a_choice_leaves_out_has_its_least_value(task: Task) -> None:
+    harder, low = WAYS["conditional"](task), task.space.to_mapping()["momentum"]["low"]
+    several = configurations(harder, 40)
+    assert len({"momentum" in params for params in several}) == 2
+    for params in several:
+        assert ("momentum" in params) == (params["optimizer"] == "momentum")
+        assert ("max_dropout" in params) == (params["regularization"] in ("dropout", "both"))
+        assert ("weight_decay" in params) == (params["regularization"] in ("decay", "both"))
+        if params["regularization"] == "both":
+            known = {name: params.get(name, low) for name in NAMES}
+            assert harder.train(params).values == task.train(known).values
+
+
 def test_far_too_wide_ranges_are_mostly_useless_and_else_as_recorded(task: Task) -> None:
     harder = WAYS["wide"](task)
     several = configurations(harder, 100)
