@@ -43,11 +43,11 @@ class CheckedRungs:
             self._orders.come(number, self._losses(number, rung), step_s=held_s / step)
             self._judge(number)
             if not table.standing(number, rung).goes_on:
-                return not self._is_spared(number)
+                return not self._is_spared(number, rung)
         return False
 
-    def _is_spared(self, number: int) -> bool:
-        is_spared = self._orders.take_witness(number)
+    def _is_spared(self, number: int, rung: int) -> bool:
+        is_spared = self._orders.take_witness(number, rung)
         if not is_spared:
             self._orders.leave(number)
         return is_spared

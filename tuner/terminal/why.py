@@ -207,7 +207,7 @@ def _facts(
     if step is not None:
         yield (
             f"  weak at step {step}, and trained on to check whether the order of trials there "
-            "holds to the end"
+            "holds later"
         )
     yield from _lineage(connection, study_id, trial_id)
     attributes = read_user_attributes(connection, study_id, [trial_id]).get(trial_id, {})

@@ -24,6 +24,7 @@ from tuner.search.rungs.stored_trust import (
     last_open_step,
     trust_text,
 )
+from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database
 from tuner.terminal.studies import status_text
 from tuner.terminal.why import explain
@@ -41,9 +42,11 @@ def checked(mode: str, *, check_order: bool = True) -> MakePruner:
     return partial(AshaPruner, min_resource=1, mode=mode, check_order=check_order)
 
 
-def play(url: str, make_pruner: MakePruner, last: int, n_views: int = 1) -> list[FrozenTrial]:
+def play(
+    url: str, make_pruner: MakePruner, last: int, n_views: int = 1, n_steps: int = N_STEPS
+) -> list[FrozenTrial]:
     """A study whose early order is reversed until a step; gives its trials."""
-    player = Player(n_trials=N_TRIALS, quality=partial(reversed_until, last))
+    player = Player(n_trials=N_TRIALS, n_steps=n_steps, quality=partial(reversed_until, last))
     with searches(url, make_pruner, n_views) as views:
         player.play(views)
         return player.end(views[0])
@@ -100,15 +103,25 @@ def test_an_order_that_holds_opens_nothing(url: str) -> None:
     assert n_completed < N_TRIALS / 2
 
 
-def test_a_witness_is_trained_to_its_end_and_says_so(url: str) -> None:
+def test_a_witness_is_trained_to_the_next_rung_and_says_so(url: str) -> None:
     trials = play(url, checked("stop"), last=0)
     witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
-    assert [each.state for each in witnesses] == [TrialState.COMPLETE] * len(witnesses)
-    assert max(witnesses[0].intermediate_values) == N_STEPS
+    assert {(each.state, max(each.intermediate_values)) for each in witnesses} == {
+        (TrialState.PRUNED, 3)
+    }
     database = open_database(url)
     with database.engine.connect() as connection:
         assert read_witness_step(connection, witnesses[0]._trial_id) == 1
     database.close()
+
+
+def test_a_witness_is_trained_to_its_end_where_the_order_is_reversed_until_late(url: str) -> None:
+    trials = play(url, checked("stop"), last=12, n_steps=30)
+    witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
+    first, *others = (each.state for each in witnesses)
+    assert first is TrialState.PRUNED, "no trial has relapsed yet"
+    assert TrialState.COMPLETE in others
+    assert best_completed(trials) >= 28
 
 
 @pytest.mark.slow
@@ -316,3 +329,146 @@ def test_there_are_three_witnesses_once_a_leader_has_relapsed(url: str) -> None:
         assert [is_spared(value) for value in (0.5, 0.4, 0.3)] == [True, False, False]
         search.report(ids[0], 2, {"accuracy": 0.45})
         assert [is_spared(value) for value in (0.2, 0.2, 0.2)] == [True, True, False]
+
+
+# -- what others know --------------------------------------------------------------------------
+
+
+def begin(search: StudySearch, value: float) -> tuple[int, Action]:
+    """A new trial reports at the first rung; gives its id, and what it is told."""
+    trial = search.ask()
+    assert trial is not None
+    return trial.trial_id, report_at(search, trial.trial_id, 1, value)
+
+
+def report_at(search: StudySearch, trial_id: int, step: int, value: float) -> Action:
+    action = search.report(trial_id, step, {"accuracy": value}).action
+    if action is Action.PRUNE:
+        search.prune(trial_id)
+    return action
+
+
+def lead(search: StudySearch) -> int:
+    """The best trial passes each rung."""
+    trial_id, action = begin(search, 0.9)
+    assert action is Action.CONTINUE
+    for step, value in ((3, 0.91), (9, 0.92)):
+        assert report_at(search, trial_id, step, value) is Action.CONTINUE
+    return trial_id
+
+
+def flush(search: StudySearch) -> None:
+    search.study._storage.flush()  # type: ignore[attr-defined]
+
+
+def spared(search: StudySearch) -> list[bool]:
+    """Which of three new trials, weaker than all others, are witnesses."""
+    return [begin(search, 0.1 - 0.01 * n)[1] is Action.CONTINUE for n in range(3)]
+
+
+@pytest.mark.parametrize("becomes_worse", [False, True])
+def test_a_later_start_knows_what_witnesses_have_told(becomes_worse: bool, url: str) -> None:
+    """One that left at a further rung is not replaced, and that it became worse is no relapse."""
+    with searches(url, checked("stop")) as (search,):
+        leader = lead(search)
+        for value in (0.4, 0.3, 0.2):
+            trial_id, action = begin(search, value)
+            if value == 0.4:
+                witness = trial_id
+                assert action is Action.CONTINUE
+        later = 0.15 if becomes_worse else 0.5
+        assert report_at(search, witness, 3, later) is Action.PRUNE
+        search.complete(leader, {"accuracy": 0.92})
+        flush(search)
+    with searches(url, checked("stop")) as (search,):
+        search.sync()
+        assert not any(spared(search))
+
+
+def test_a_later_start_knows_of_a_relapse(url: str) -> None:
+    """Also where the first trials met no others at the rung, and between rungs."""
+    with searches(url, checked("stop")) as (search,):
+        leader = lead(search)
+        for value in (0.5, 0.4, 0.3):
+            begin(search, value)
+        report_at(search, leader, 10, 0.25)
+        search.complete(leader, {"accuracy": 0.25})
+        flush(search)
+    with searches(url, checked("stop")) as (search,):
+        search.sync()
+        assert spared(search)[:2] == [True, True]
+
+
+def test_another_dispatcher_knows_of_a_relapse_between_two_rungs(url: str) -> None:
+    with searches(url, checked("stop"), 2) as (one, other):
+        leader = lead(one)
+        late, action = begin(one, 0.95)
+        assert action is Action.CONTINUE
+        for value in (0.5, 0.4, 0.3):
+            begin(one, value)
+        assert report_at(one, late, 2, 0.25) is Action.CONTINUE
+        report_at(one, leader, 9, 0.92)
+        flush(one)
+        other.sync()
+        assert spared(other)[:2] == [True, True]
+        flush(other)
+        other.sync()
+        one.sync()
+        assert not any(spared(one)), "three in all"
+
+
+@pytest.mark.parametrize("is_later_start", [False, True])
+def test_a_later_start_does_not_take_one_of_many_for_all(is_later_start: bool, url: str) -> None:
+    """Values between rungs are not stored: those that came on had not relapsed there."""
+
+    def relapses(search: StudySearch) -> list[bool]:
+        trial_id, action = begin(search, 0.31)
+        assert action is Action.CONTINUE
+        report_at(search, trial_id, 2, 0.01)
+        return spared(search)
+
+    with searches(url, checked("stop")) as (search,):
+        for number in range(12):
+            trial = search.ask()
+            assert trial is not None
+            for step in (1, 2, 3, 9):
+                value = 0.1 + 0.01 * number + 0.01 * step
+                assert report_at(search, trial.trial_id, step, value) is Action.CONTINUE
+            search.complete(trial.trial_id, {"accuracy": 0.5 + 0.01 * number})
+        flush(search)
+        if not is_later_start:
+            assert sum(relapses(search)) == 2, "one of the first, and one of ten"
+    if is_later_start:
+        with searches(url, checked("stop")) as (search,):
+            search.sync()
+            assert sum(relapses(search)) == 2
+
+
+def test_a_later_start_replaces_a_witness_that_failed_before_the_next_rung(url: str) -> None:
+    with searches(url, checked("stop")) as (search,):
+        lead(search)
+        witness, _ = begin(search, 0.95)
+        assert report_at(search, witness, 3, 0.5) is Action.CONTINUE, "weak at the second rung"
+        search.fail(witness)
+        flush(search)
+    with searches(url, checked("stop")) as (search,):
+        search.sync()
+        assert spared(search) == [True, False, False]
+
+
+def test_a_relapse_that_another_dispatcher_reads_twice_counts_once(url: str) -> None:
+    with searches(url, checked("stop"), 2) as (one, other):
+        begun = [begin(one, 0.5 + 0.01 * number) for number in range(5)]
+        assert {action for _, action in begun} == {Action.CONTINUE}
+        flush(one)
+        other.sync()
+        *steady, relapsing = (trial_id for trial_id, _ in begun)
+        for number, trial_id in enumerate(steady):
+            report_at(one, trial_id, 3, 0.9 + 0.01 * number)
+        report_at(one, relapsing, 2, 0.1)
+        flush(one)
+        other.sync()
+        report_at(one, relapsing, 3, 0.95)
+        flush(one)
+        other.sync()
+        assert not all(spared(other)), "one of five"

@@ -6,16 +6,16 @@ trials that would end best are ended early, and every later trial is compared wi
 winners. If it is random, two thirds of what a model suggests are thrown away.
 
 A reversal shows in the trials that passed a rung: their ranking there contradicts their ranking at
-a later rung, or at their end. Those trials all looked good, so some that did not are trained to
-their end as well: the witnesses (`tuner.search.rungs.witnesses`). Agreement is Kendall's rank
+a later rung, or at their end. Those trials all looked good, so some that did not are trained on
+as well: the witnesses (`tuner.search.rungs.witnesses`). Agreement is Kendall's rank
 correlation (Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the
 highest rung to the end of a training is up to two thirds of it, and every trial that is ended in
 this time is ended by a ranking that may be reversed.
 
-A trial has relapsed if it passed a rung, and later is worse than it was there, by a third of the
-trials at the rung. Training improves a trial, and one that a rung selected by mistake returns to
-the mean, so this is evidence against the rung that costs nothing. It does not say which trials
-would have been better, so it opens no rung: it makes more of the first trials witnesses.
+A trial has relapsed if it is worse than at a rung that it passed, by a third of the trials there.
+Training improves a trial, and one that a rung selected by mistake returns to the mean, so this is
+evidence against the rung that costs nothing. It does not say which trials would have been better,
+so it opens no rung: it makes more trials witnesses, and trains them to their end.
 
 A rung is open, so that every trial passes it, if its ranking is contradicted later, or if it does
 not agree with that of the next rung in effect. That it does not agree is no evidence among trials
@@ -163,12 +163,15 @@ class _Rung:
         # Where all are equal the rung selects none by its loss.
         return 1 + len(places) * pvariance(places) / variance if variance else len(places)
 
+    @property
+    def can_judge(self) -> bool:
+        """Whether enough trials have reached it to tell a relapse."""
+        return len(self.newest) >= _N_TO_RELAPSE
+
     def is_relapse(self, early: float, late: float) -> bool:
         """Whether a trial is worse than it was at the rung, by many of the trials there."""
-        n = len(self.newest)
-        n_overtaking = sum(each < late for each in self.newest)
-        n_overtaking -= sum(each < early for each in self.newest)
-        return n >= _N_TO_RELAPSE and n_overtaking > _RELAPSE * n
+        n_overtaking = sum(early <= each < late for each in self.newest)
+        return n_overtaking > _RELAPSE * len(self.newest)
 
     def turn(self, *, is_open: bool, after: int, by: RungTrust | None) -> None:
         self.is_open, self.after, self.turned_by = is_open, after, by
@@ -188,18 +191,28 @@ class OrderCheck:
         self._rungs: list[_Rung] = []
         self._newest = -1
         self._witnesses = Witnesses()
-        #: By trial that trains: the rung behind which it was halfway to the next.
-        self._halfway: dict[int, int] = {}
+        #: By trial that trains: where it was compared with the rungs that it passed.
+        self._compared_at: dict[int, set[float]] = {}
+        #: Trials that relapsed, and where, since this was asked.
+        self._relapses: list[tuple[int, float]] = []
 
     # -- what happens ------------------------------------------------------------------------
 
-    def come(self, number: int, losses: Sequence[float], *, step_s: float | None = None) -> None:
+    def come(
+        self,
+        number: int,
+        losses: Sequence[float],
+        *,
+        step_s: float | None = None,
+        is_stored: bool = False,
+    ) -> None:
         """Records that a trial has reached one more rung.
 
         Args:
             number: Its number.
             losses: Its losses at the rungs so far, the newest last; the smaller the better.
             step_s: Seconds per step so far, its start included; None if unknown.
+            is_stored: Whether it reached it in another dispatcher, or before this start.
         """
         while len(self._rungs) < len(losses):
             self._rungs.append(_Rung())
@@ -207,7 +220,7 @@ class OrderCheck:
             self._witnesses.begin(number, step_s)
         self._newest = max(self._newest, number)
         self._rungs[len(losses) - 1].newest.append(losses[-1])
-        self._add(number, losses[:-1], len(losses) - 1, losses[-1])
+        self._add(number, losses[:-1], len(losses) - 1, losses[-1], is_stored=is_stored)
 
     def pass_halfway(self, number: int, losses: Sequence[float], loss: float) -> bool:
         """A trial is halfway from its highest rung to the next.
@@ -220,56 +233,102 @@ class OrderCheck:
         Returns:
             Whether it counts.
         """
-        rung = len(losses) - 1
-        if self._halfway.get(number) == rung:
+        halfway = len(losses) - 1 + _HALF
+        if halfway in self._compared_at.get(number, ()):
             return False
-        self._halfway[number] = rung
-        self._add(number, losses, rung + _HALF, loss)
+        self._add(number, losses, halfway, loss, is_stored=False)
+        self._compared_at.setdefault(number, set()).add(halfway)
         return True
 
-    def end(self, number: int, losses: Sequence[float], last: float) -> None:
+    def end(
+        self, number: int, losses: Sequence[float], last: float, *, is_stored: bool = False
+    ) -> None:
         """A trial has completed.
 
         Args:
             number: Its number.
             losses: Its losses at the rungs.
             last: Its loss at its end.
+            is_stored: Whether it completed in another dispatcher, or before this start.
         """
+        self._add(number, losses, END, last, is_stored=is_stored)
         self._witnesses.complete(number)
-        self._halfway.pop(number, None)
-        self._add(number, losses, END, last)
+        self._compared_at.pop(number, None)
 
     def leave(self, number: int) -> None:
-        """A trial has paused, or ended without a result; if it was a witness, another one is."""
-        self._witnesses.leave(number)
-        self._halfway.pop(number, None)
+        """A trial has paused, was pruned, or ended without a result.
 
-    def _add(self, number: int, early: Sequence[float], later: float, last: float) -> None:
-        if not math.isfinite(last):
+        If it was a witness and has told nothing, another one is.
+        """
+        self._witnesses.leave(number)
+        self._compared_at.pop(number, None)
+
+    def _add(
+        self, number: int, early: Sequence[float], later: float, last: float, *, is_stored: bool
+    ) -> None:
+        if not early or not math.isfinite(last):
             return
-        if early and not self._witnesses.has_relapse:
-            has_relapsed = self._rungs[len(early) - 1].is_relapse(early[-1], last)
-            self._witnesses.has_relapse = has_relapsed
-        for rung, loss in zip(self._rungs, early, strict=False):
+        passed = list(zip(self._rungs, early, strict=False))
+        self._compare(number, passed, later, last, is_stored=is_stored)
+        for rung, loss in passed:
             if number > rung.after and math.isfinite(loss):
                 rung.add(later, (loss, last))
 
+    def _compare(
+        self,
+        number: int,
+        passed: Sequence[tuple[_Rung, float]],
+        later: float,
+        last: float,
+        *,
+        is_stored: bool,
+    ) -> None:
+        """Compares a trial with the rungs that it passed: whether it has relapsed."""
+        judging = [(rung, loss) for rung, loss in passed if rung.can_judge]
+        has_relapsed = False
+        if not is_stored and any(rung.is_relapse(loss, last) for rung, loss in judging):
+            has_relapsed = True
+            self._relapses.append((number, later))
+        # What is stored has no values between rungs, and its relapses are stored with it.
+        places = {len(passed) - _HALF, later} if is_stored else {later}
+        for place in sorted(places - self._compared_at.setdefault(number, set())):
+            self._compared_at[number].add(place)
+            known = has_relapsed if judging else None
+            self._witnesses.compare(number, place, has_relapsed=known)
+
+    def learn_relapses(self, number: int, places: Iterable[float]) -> None:
+        """A trial has relapsed in another dispatcher, or before this start.
+
+        Args:
+            number: Its number; of each of its places this is called once, before its rungs.
+            places: Where: rungs, k + 0.5 for halfway from rung k to the next, or END.
+        """
+        for place in places:
+            self._compared_at.setdefault(number, set()).add(place)
+            self._witnesses.compare(number, place, has_relapsed=True)
+
+    def take_relapses(self) -> list[tuple[int, float]]:
+        """Returns and clears the trials that have relapsed, and where."""
+        relapses, self._relapses = self._relapses, []
+        return relapses
+
     # -- witnesses ---------------------------------------------------------------------------
 
-    def take_witness(self, number: int) -> bool:
+    def take_witness(self, number: int, rung: int) -> bool:
         """Whether a trial that a rung would end is trained on to check the order.
 
         Args:
             number: Its number.
+            rung: The rung.
         """
         is_contradicted = any(
             not each.is_open and each.agreement(END).z < 0 for each in self._rungs
         )
-        return self._witnesses.take(number, wants_more=is_contradicted)
+        return self._witnesses.take(number, rung, is_contradicted=is_contradicted)
 
-    def add_witness(self, number: int) -> None:
+    def add_witness(self, number: int, rung: int) -> None:
         """A trial that a rung would have ended is trained on."""
-        self._witnesses.add(number)
+        self._witnesses.add(number, rung)
 
     # -- rungs -------------------------------------------------------------------------------
 

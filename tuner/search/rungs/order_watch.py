@@ -1,7 +1,8 @@
 """The ranking check of a study: learns from rungs, stores its state, and formats it.
 
-Its state is in two attributes of trials, so that later starts and other dispatchers continue from
-it: which trials are witnesses and, with each completed trial, how far the rungs could be trusted.
+Its state is in three attributes of trials, so that later starts and other dispatchers continue from
+it: which trials are witnesses, which have relapsed and, with each completed trial, how far the
+rungs could be trusted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial
 
-from tuner.search.rungs.order_check import OrderCheck
+from tuner.search.rungs.order_check import END, OrderCheck
 from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust, trust_sentence
 from tuner.search.rungs.table import RungTable
 from tuner.store.optuna_compat import trial_id_of
@@ -19,6 +20,10 @@ from tuner.store.optuna_tables.storage import BufferedStorage
 
 WITNESS_KEY = "tuner:witness"
 """Attribute of a trial that is trained on for the ranking check: the step where it was weak."""
+
+RELAPSE_KEY = "tuner:relapsed"
+"""Attribute of a trial: the rungs at which it was worse than before; k + 0.5 is halfway from rung k
+to the next, 0 the end."""
 
 
 class OrderWatch:
@@ -35,20 +40,31 @@ class OrderWatch:
         self._check = OrderCheck()
         self._age = (0, 0)
         self._witnesses: set[int] = set()
+        #: By trial that has relapsed: where.
+        self._relapses: dict[int, set[float]] = {}
         #: Trials that completed: each is counted once.
         self._ended: set[int] = set()
         self._messages: list[str] = []
 
-    def learn(self, number: int, rungs: Sequence[int], *, step_s: float | None = None) -> None:
+    def learn(
+        self,
+        number: int,
+        rungs: Sequence[int],
+        *,
+        step_s: float | None = None,
+        is_stored: bool = False,
+    ) -> None:
         """Records the rungs that a trial has newly reached.
 
         Args:
             number: Its number.
             rungs: The rungs.
             step_s: Seconds per step so far, its start included; None if unknown.
+            is_stored: Whether they were read from the storage.
         """
         for rung in rungs:
-            self._check.come(number, self._losses(number, rung), step_s=step_s)
+            losses = self._losses(number, rung)
+            self._check.come(number, losses, step_s=step_s, is_stored=is_stored)
 
     def pass_by(self, trial: FrozenTrial, step: int, loss: float) -> None:
         """Compares a running trial that reports between two rungs.
@@ -66,6 +82,7 @@ class OrderWatch:
 
     def judge(self, trial: FrozenTrial) -> None:
         """Opens and closes rungs, after a running trial has reached one."""
+        self._store_relapses(trial)
         if self._check.judge():
             self._note(trial, has_changed=True)
 
@@ -77,7 +94,20 @@ class OrderWatch:
             loss: Its last reported loss; the smaller the better.
         """
         self._learn_end(trial.number, loss)
+        self._store_relapses(trial)
         self._note(trial, has_changed=self._check.judge())
+
+    def learn_notes(self, trial: FrozenTrial) -> None:
+        """Reads whether a trial is a witness, and whether it has relapsed, before its rungs."""
+        weak_at = trial.system_attrs.get(WITNESS_KEY)
+        if weak_at is not None and trial.number not in self._witnesses:
+            self._witnesses.add(trial.number)
+            self._check.add_witness(trial.number, self._table.rung_at(weak_at))
+        if (stored := trial.system_attrs.get(RELAPSE_KEY)) is not None:
+            places = {each or END for each in stored}
+            known = self._relapses.setdefault(trial.number, set())
+            self._check.learn_relapses(trial.number, sorted(places - known))
+            known |= places
 
     def sync(self, trial: FrozenTrial, loss: float | None) -> None:
         """Reads a trial from the storage, after its rungs.
@@ -86,19 +116,16 @@ class OrderWatch:
             trial: The trial.
             loss: Its final loss; None if it did not complete.
         """
-        if WITNESS_KEY in trial.system_attrs and trial.number not in self._witnesses:
-            self._witnesses.add(trial.number)
-            self._check.add_witness(trial.number)
         if (stored := trial.system_attrs.get(TRUST_KEY)) is not None:
             self._take_over(StoredTrust.from_json(stored))
         if loss is not None and trial.number not in self._ended:
-            self._learn_end(trial.number, loss)
+            self._learn_end(trial.number, loss, is_stored=True)
         elif trial.state.is_finished() or is_paused(trial):
             self._check.leave(trial.number)
 
     def spares(self, trial: FrozenTrial, rung: int) -> bool:
         """Whether a trial that a rung would end or pause is trained on to check the order."""
-        if not self._check.take_witness(trial.number):
+        if not self._check.take_witness(trial.number, rung):
             return False
         if trial.number not in self._witnesses:
             self._witnesses.add(trial.number)
@@ -107,7 +134,7 @@ class OrderWatch:
         return True
 
     def leave(self, number: int) -> None:
-        """A trial has paused, or ended without a result."""
+        """A trial has paused, was pruned, or ended without a result."""
         self._check.leave(number)
 
     def take_messages(self) -> list[str]:
@@ -118,9 +145,18 @@ class OrderWatch:
     def _losses(self, number: int, rung: int) -> list[float]:
         return [self._table.loss_of(number, each) for each in range(rung + 1)]
 
-    def _learn_end(self, number: int, loss: float) -> None:
+    def _learn_end(self, number: int, loss: float, *, is_stored: bool = False) -> None:
         self._ended.add(number)
-        self._check.end(number, self._losses(number, self._table.rung_of(number)), loss)
+        losses = self._losses(number, self._table.rung_of(number))
+        self._check.end(number, losses, loss, is_stored=is_stored)
+
+    def _store_relapses(self, trial: FrozenTrial) -> None:
+        for number, place in self._check.take_relapses():
+            assert number == trial.number, "stored after each comparison"
+            known = self._relapses.setdefault(number, set())
+            known.add(place)
+            stored = sorted(0 if each == END else each for each in known)
+            self._storage.set_trial_system_attr(trial_id_of(trial), RELAPSE_KEY, stored)
 
     def _take_over(self, stored: StoredTrust) -> None:
         if stored.n_changes > self._age[0]:

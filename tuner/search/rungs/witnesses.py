@@ -1,12 +1,14 @@
-"""Chooses the trials that are trained to their end to check the ranking at the rungs. No I/O.
+"""Chooses the trials that are trained on to check the ranking at the rungs. No I/O.
 
 Trials that passed a rung all looked good there. Whether they end better than the others is known
-only if some of the others are trained to their end as well: the witnesses, one of the first trials,
-one of ten, of a hundred and so on, and two at a time while the evidence contradicts a rung.
+only if some of the others are trained on as well: the witnesses, one of the first trials, one of
+ten, of a hundred and so on, and two at a time while the evidence contradicts a rung.
 
-Witnesses of the first trials cost most: nothing good is known yet, and each is a training that the
-search lacks. So there is one, until a trial has relapsed, and then three, as many as can contradict
-a rung.
+Witnesses of the first trials cost most: nothing good is known yet, and each is time that the search
+lacks. So a witness is trained to the next rung only, where a ranking that is reversed or random
+until there shows. One that is reversed later is found by what costs nothing: the trials that passed
+the rungs relapse. Where a third of them do, witnesses are trained to their end, and there are three
+of them, as many as can contradict a rung.
 
 Only quick trials are witnesses: durations differ by a factor of ten and more, and what a
 witness takes is lost to the search if the rankings hold. Where one trial trains after the other,
@@ -15,12 +17,16 @@ durations are not compared, so that a study with a seed on one device repeats ex
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from collections import Counter, deque
 
-#: The first witnesses, without and with a trial that has relapsed.
-_N_FIRST, _N_FIRST_AFTER_RELAPSE = 1, 3
-#: Then one in this many trials, in the square of it, and so on.
+#: One witness in this many trials, in the square of it, and so on.
 _BASE = 10
+#: Of the trials that passed a rung, the fraction that must have relapsed. Where a ranking says
+#: nothing, half of the best third do; where it is reversed, all.
+_RELAPSED = 1 / 3
+#: Witnesses that are trained to their end then.
+_N_TO_END = 3
 #: Witnesses at the same time while a rung is contradicted. Trainings differ in length: with one, a
 #: slow witness would be the only evidence for half of a study.
 _N_AT_ONCE = 2
@@ -33,12 +39,20 @@ class Witnesses:
     """The witnesses of one study."""
 
     def __init__(self) -> None:
-        #: Whether a trial was worse later than at a rung that it passed.
-        self.has_relapse = False
         self._n_trials = 0
-        #: Those that run included.
-        self._n = 0
+        #: Those that left after they were compared once more, and all others but those that left:
+        #: the ones that train included.
+        self._n_left = self._n = 0
+        #: By trial that is or was a witness: the rung at which it was weak.
+        self._weak_at: dict[int, int] = {}
+        #: Of those: they train, they were compared later, they are trained to their end.
         self._under_way: set[int] = set()
+        self._compared: set[int] = set()
+        self._to_end: set[int] = set()
+        #: By what is later than a rung: trials that were compared with a rung that they passed, and
+        #: how many of them have relapsed.
+        self._n_compared: Counter[float] = Counter()
+        self._n_relapsed: Counter[float] = Counter()
         #: By trial that has reached a rung and trains: its seconds per step until its first rung.
         self._step_s: dict[int, float | None] = {}
         self._newest_step_s: deque[float] = deque(maxlen=_N_TIMED)
@@ -58,37 +72,71 @@ class Witnesses:
         if step_s is not None:
             self._newest_step_s.append(step_s)
 
+    def compare(self, number: int, later: float, *, has_relapsed: bool | None) -> None:
+        """A trial is compared with the rungs that it passed.
+
+        Args:
+            number: Its number.
+            later: Where it is now: a rung, halfway to the next, or the end.
+            has_relapsed: Whether it is worse than at one of them; None if too few have reached
+                them.
+        """
+        if later > self._weak_at.get(number, math.inf):
+            self._compared.add(number)
+        elif has_relapsed is not None:
+            self._n_compared[later] += 1
+            self._n_relapsed[later] += has_relapsed
+
     def complete(self, number: int) -> None:
         """A trial has completed."""
         self._step_s.pop(number, None)
         self._under_way.discard(number)
 
     def leave(self, number: int) -> None:
-        """A trial has paused, or ended without a result; if it was a witness, another one is."""
-        self._n -= number in self._under_way
+        """A trial has paused, was pruned, or ended without a result.
+
+        If it was a witness and has told nothing, another one is.
+        """
+        if number in self._under_way:
+            self._n -= 1
+            self._n_left += number in self._compared
         self.complete(number)
 
-    def add(self, number: int) -> None:
-        """A trial that a rung would have ended is a witness."""
-        self._n += number not in self._under_way
-        self._under_way.add(number)
+    def add(self, number: int, rung: int) -> None:
+        """A trial that a rung would have ended is a witness; each is one once."""
+        if number not in self._weak_at:
+            self._n += 1
+            self._weak_at[number] = rung
+            self._under_way.add(number)
 
-    def take(self, number: int, *, wants_more: bool) -> bool:
-        """Whether a trial that a rung would end is a witness.
+    def take(self, number: int, rung: int, *, is_contradicted: bool) -> bool:
+        """Whether a trial that a rung would end is trained on.
 
         Args:
             number: Its number.
-            wants_more: Whether the evidence contradicts a rung.
+            rung: The rung.
+            is_contradicted: Whether the evidence contradicts a rung.
         """
-        if self._lacks(wants_more) and self._is_quick(number):
-            self.add(number)
-        return number in self._under_way
+        if self._lacks(is_contradicted) and self._is_quick(number):
+            self.add(number, rung)
+        if number not in self._under_way:
+            return False
+        if is_contradicted or self._have_relapsed:
+            self._to_end.add(number)
+        return number in self._to_end or rung <= self._weak_at[number]
 
-    def _lacks(self, wants_more: bool) -> bool:
-        n_first = _N_FIRST_AFTER_RELAPSE if self.has_relapse else _N_FIRST
-        n_further = max(self._n - n_first + 1, 0)
-        is_due = self._n_trials >= _BASE**n_further
-        return is_due or (wants_more and len(self._under_way) < _N_AT_ONCE)
+    @property
+    def _have_relapsed(self) -> bool:
+        # Where a ranking is reversed until late, trials relapse only after this.
+        return any(
+            n_relapsed and n_relapsed >= _RELAPSED * self._n_compared[later]
+            for later, n_relapsed in self._n_relapsed.items()
+        )
+
+    def _lacks(self, is_contradicted: bool) -> bool:
+        is_due = self._n_trials >= _BASE ** (self._n_left + self._n)
+        lacks_ends = self._have_relapsed and self._n < _N_TO_END
+        return is_due or lacks_ends or (is_contradicted and len(self._under_way) < _N_AT_ONCE)
 
     def _is_quick(self, number: int) -> bool:
         step_s = self._step_s.get(number)
