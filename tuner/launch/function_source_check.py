@@ -58,16 +58,41 @@ def check_source(
         )
     if path is None:
         return SourceCheck()  # Compiled: only an import can tell.
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except (SyntaxError, ValueError) as error:
-        told = "".join(traceback.format_exception_only(error)).rstrip()
-        indented = "\n".join(f"    {line}" for line in told.splitlines())
-        return SourceCheck(problem=f"{place} importing {module!r} fails:\n{indented}")
+    tree = _tree(path)
+    if isinstance(tree, str):
+        return SourceCheck(problem=f"{place} importing {module!r} fails:\n{tree}")
     return SourceCheck(
         problem=_problem(tree, key, name, parameters),
         remark="\n".join(filter(None, [_work_at_import(tree, path), _uncalled(tree, path)])),
     )
+
+
+def check_program(key: str, name: str, path: Path) -> SourceCheck:
+    """Reads a program that is run up to `study.optimize`.
+
+    Args:
+        key: The key of the study file that names it.
+        name: Its value.
+        path: The program.
+    """
+    if not path.is_file():
+        return SourceCheck(
+            problem=f"{key} is {name!r}, but there is no file {path}. Correct the path, or put the "
+            "file there."
+        )
+    tree = _tree(path)
+    if isinstance(tree, str):
+        return SourceCheck(problem=f"{key} is {name!r}, but running {path.name} fails:\n{tree}")
+    return SourceCheck(remark=_uncalled(tree, path))
+
+
+def _tree(path: Path) -> ast.Module | str:
+    """The syntax tree of a file; the error, indented, if it has none."""
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        told = "".join(traceback.format_exception_only(error)).rstrip()
+        return "\n".join(f"    {line}" for line in told.splitlines())
 
 
 def _find(module: str, folders: Sequence[str]) -> tuple[bool, Path | None]:

@@ -300,6 +300,24 @@ def test_a_command_that_runs_a_study_of_its_own_is_named(study_folder: StudyFold
     assert "python -m tuner.run plain.py" in ended.out
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "there is no file"), ("def objective(:", "running train.py fails:\n      File")],
+    ids=["removed", "broken"],
+)
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_program_that_cannot_be_read_any_more_is_named(
+    command: str, text: str | None, told: str, study_folder: StudyFolder
+) -> None:
+    study_folder.study(trial={"function": "train.py:study.optimize"}, budget={"trials": 1})
+    if text is not None:
+        study_folder.write("train.py", text)
+    ended = study_folder.tuner(command, "study.yaml")
+    assert ended.code == EXIT_BAD_INPUT
+    assert f"study.yaml: trial.function is 'train.py:study.optimize', but {told}" in ended.text
+    assert "tuner/frameworks" not in ended.text
+
+
 def test_init_proposes_the_study_file_of_a_program(study_folder: StudyFolder) -> None:
     study_folder.write("train.py", PROGRAM)
     made = study_folder.tuner("init", "--from", "train.py")
@@ -312,5 +330,8 @@ def test_init_proposes_the_study_file_of_a_program(study_folder: StudyFolder) ->
     again = study_folder.tuner("init", "--from", "train.py")
     assert again.code == EXIT_BAD_INPUT
     assert "exists already" in again.err
+    fine = study_folder.tuner("validate", "study.yaml")
+    assert fine.code == 0, fine.text
+    assert "is fine" in fine.out
     ended = study_folder.tune("--set", "devices=cpu:1", "--trials", "1")
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
