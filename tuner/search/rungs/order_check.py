@@ -170,6 +170,8 @@ class _Rung:
 
     def is_relapse(self, early: float, late: float) -> bool:
         """Whether a trial is worse than it was at the rung, by many of the trials there."""
+        if late <= early:
+            return False  # Most improve, and need not be counted.
         n_overtaking = sum(early <= each < late for each in self.newest)
         return n_overtaking > _RELAPSE * len(self.newest)
 
