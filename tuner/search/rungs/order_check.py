@@ -260,7 +260,7 @@ class OrderCheck:
     def leave(self, number: int) -> None:
         """A trial has paused, was pruned, or ended without a result.
 
-        If it was a witness and has told nothing, another one is.
+        If it was a witness and was not compared later, another one is.
         """
         self._witnesses.leave(number)
         self._compared_at.pop(number, None)

@@ -95,7 +95,7 @@ class Witnesses:
     def leave(self, number: int) -> None:
         """A trial has paused, was pruned, or ended without a result.
 
-        If it was a witness and has told nothing, another one is.
+        If it was a witness and was not compared later, another one is.
         """
         if number in self._under_way:
             self._n -= 1

@@ -286,7 +286,9 @@ def test_it_is_trained_to_its_end_while_the_evidence_speaks_against_a_rung() -> 
 
 
 @pytest.mark.parametrize(("later", "then"), [(0.0, [9, 99]), (math.inf, [1, 9, 99])])
-def test_a_witness_that_left_is_replaced_if_it_told_nothing(later: float, then: list[int]) -> None:
+def test_a_witness_that_left_is_replaced_if_it_was_not_compared_later(
+    later: float, then: list[int]
+) -> None:
     """What diverges is in no ranking."""
     check = OrderCheck()
     assert weak(check, 0)
