@@ -335,7 +335,7 @@ def test_there_are_three_witnesses_once_a_leader_has_relapsed(url: str) -> None:
 
 
 def begin(search: StudySearch, value: float) -> tuple[int, Action]:
-    """A new trial reports at the first rung; gives its id, and what it is told."""
+    """A new trial reports at the first rung; gives its id and the action."""
     trial = search.ask()
     assert trial is not None
     return trial.trial_id, report_at(search, trial.trial_id, 1, value)

@@ -135,7 +135,8 @@ class Promotion(Scheduler):
             while (value := trial.system_attrs.get(rung_key(rung))) is not None:
                 values = value if self._has_several else [value]
                 new = self._come(table, trial.number, rung, values)
-                self._learn(trial.number, new, is_stored=True)
+                if self._watch is not None:
+                    self._watch.learn(trial.number, new, is_stored=True)
                 rung += 1
             self._take_in_slices(table, trial)
         if self._watch is not None:
@@ -274,9 +275,10 @@ class Promotion(Scheduler):
         new = self._come(table, trial.number, rung, values)
         for each in new:
             self._storage.set_trial_system_attr(trial_id_of(trial), rung_key(each), noted)
-        self._learn(trial.number, new, step_s=step_s)
-        if self._watch is not None and rung > 0:
-            self._watch.judge(trial)
+        if self._watch is not None:
+            self._watch.learn(trial.number, new, step_s=step_s)
+            if rung > 0:
+                self._watch.judge(trial)
         if isinstance(table, SliceTable):
             self._note_pace(trial)
         return table.standing(trial.number, rung)
@@ -369,17 +371,6 @@ class Promotion(Scheduler):
         if self._pruner.checks_order and not self._has_several:
             self._watch = OrderWatch(self._storage, table)
         return table
-
-    def _learn(
-        self,
-        number: int,
-        rungs: Sequence[int],
-        *,
-        step_s: float | None = None,
-        is_stored: bool = False,
-    ) -> None:
-        if self._watch is not None:
-            self._watch.learn(number, rungs, step_s=step_s, is_stored=is_stored)
 
     def _final_loss(self, trial: FrozenTrial) -> float | None:
         """Final loss of a trial; None if it did not complete."""
