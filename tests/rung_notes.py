@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tuner.search.rungs.order_check import END, Agreement, RungTrust
-from tuner.search.rungs.stored_trust import KnownRung, StoredTrust, TrustJson
+from tuner.search.rungs.order.agreement import END, Agreement, RungTrust
+from tuner.search.rungs.order.stored_trust import KnownRung, StoredTrust, TrustJson
 
 STEPS = (2, 6, 18)
 """Of the rungs."""

@@ -41,7 +41,7 @@ from tuner.queries.results.rung_trust import read_rung_trust
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import Objective, read_objectives, read_studies
 from tuner.queries.trials.params import read_distributions
-from tuner.search.rungs.stored_trust import StoredTrust
+from tuner.search.rungs.order.stored_trust import StoredTrust
 
 _looks: dict[str, Look] = {}
 _looks_lock = threading.Lock()

@@ -30,7 +30,7 @@ from tuner.app.views.figure import show_figure
 from tuner.app.views.shell import Shown
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
-from tuner.search.rungs.stored_trust import trust_sentence
+from tuner.search.rungs.order.stored_trust import trust_sentence
 
 _ALONE = "no study"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.search.pruners.asha import AshaPruner
-from tuner.search.rungs.order_check import OrderCheck
-from tuner.search.rungs.stored_trust import StoredTrust, TrustJson
+from tuner.search.rungs.order.check import OrderCheck
+from tuner.search.rungs.order.stored_trust import StoredTrust, TrustJson
 
 
 class CheckedRungs:

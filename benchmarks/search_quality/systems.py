@@ -30,8 +30,8 @@ from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceTable
+from tuner.search.rungs.order.stored_trust import TRUST_KEY, TrustJson
 from tuner.search.rungs.step_time import Pace
-from tuner.search.rungs.stored_trust import TRUST_KEY, TrustJson
 from tuner.search.rungs.table import RungTable
 from tuner.search.samplers import tpe_speedup
 from tuner.search.samplers.transfer import N_TRANSFERRED

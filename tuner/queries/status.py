@@ -29,7 +29,7 @@ from tuner.queries.study_state import Grid, Standing, judge
 from tuner.queries.trials.listing import BY_VALUE, Choice, StoredTrial, read_trials
 from tuner.queries.trials.params import read_params, read_points
 from tuner.queries.usage import read_energy_kwh
-from tuner.search.rungs.stored_trust import StoredTrust
+from tuner.search.rungs.order.stored_trust import StoredTrust
 from tuner.search.samplers.grid_points import GridPoints
 from tuner.search_spaces import Scalar
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml

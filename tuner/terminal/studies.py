@@ -17,7 +17,7 @@ from tuner.queries.status import StudyStatus
 from tuner.queries.studies import StudySummary
 from tuner.queries.study_state import Standing
 from tuner.queries.trials.listing import PAUSED, WORDS
-from tuner.search.rungs.stored_trust import trust_text
+from tuner.search.rungs.order.stored_trust import trust_text
 from tuner.terminal import wording
 from tuner.terminal.allocations import allocation_lines
 from tuner.terminal.idle import idle_texts

@@ -17,13 +17,13 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.results.rung_trust import read_rung_trust, read_witness_step
 from tuner.queries.status import read_status
 from tuner.search.pruners.asha import AshaPruner
-from tuner.search.rungs.order_watch import WITNESS_KEY
-from tuner.search.rungs.stored_trust import (
+from tuner.search.rungs.order.stored_trust import (
     TRUST_KEY,
     StoredTrust,
     last_open_step,
     trust_text,
 )
+from tuner.search.rungs.order.watch import WITNESS_KEY
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database
 from tuner.terminal.studies import status_text

@@ -22,7 +22,7 @@ from tests.databases import new_database
 from tests.integration.search.gaussian import DISTRIBUTIONS, gaussian
 from tests.rung_notes import trust_note
 from tuner.config import Direction
-from tuner.search.rungs.stored_trust import TRUST_KEY, last_open_step
+from tuner.search.rungs.order.stored_trust import TRUST_KEY, last_open_step
 from tuner.search.samplers.out_of_process.sampler import (
     OutOfProcessSampler,
     bare,

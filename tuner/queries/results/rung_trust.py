@@ -6,8 +6,8 @@ import json
 
 import sqlalchemy as sa
 
-from tuner.search.rungs.order_watch import WITNESS_KEY
-from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust, newest_trust
+from tuner.search.rungs.order.stored_trust import TRUST_KEY, StoredTrust, newest_trust
+from tuner.search.rungs.order.watch import WITNESS_KEY
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 
 #: The newest trials that have one; the newest note is on one of the newest.

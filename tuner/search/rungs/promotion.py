@@ -20,7 +20,7 @@ from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.explanation import explain
 from tuner.search.rungs.freeze_thaw_table import SliceTable
-from tuner.search.rungs.order_watch import OrderWatch
+from tuner.search.rungs.order.watch import OrderWatch
 from tuner.search.rungs.pareto_table import ParetoTable
 from tuner.search.rungs.step_time import Measured, Pace
 from tuner.search.rungs.table import RungTable, Standing, rung_key

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from benchmarks.search_cases.long_studies import choices as choices_that_move_numbers
 from tests.rung_notes import trust_note
-from tuner.search.rungs.stored_trust import TRUST_KEY
+from tuner.search.rungs.order.stored_trust import TRUST_KEY
 from tuner.search.samplers.curve_gp import sampler
 from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler, common_space

@@ -54,7 +54,7 @@ class CurveGPSampler(BaseSampler):
     "Multi-fidelity Bayesian optimisation with continuous approximations", arXiv:1703.06240). The
     next configuration maximizes the expected improvement (Jones, Schonlau and Welch, 1998) at the
     last step. Reports until the last rung whose ranking is not used do not count
-    (`tuner.search.rungs.order_check`). Running trials count as if they ended as predicted, so that
+    (`tuner.search.rungs.order.check`). Running trials count as if they ended as predicted, so that
     parallel suggestions differ (the kriging believer; Ginsbourger, Le Riche and Carraro, 2010). The
     improvement is multiplied by the probability that the configuration breaks no constraint, does
     not run out of memory and does not diverge (`tuner.search.samplers.curve_gp.feasibility`).

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.search.rungs.stored_trust import last_open_step
+from tuner.search.rungs.order.stored_trust import last_open_step
 from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
 from tuner.search.samplers.curve_gp.feasibility import is_able
 from tuner.search.samplers.curve_gp.points import N_LEADERS, Observed, inputs, observed

@@ -8,7 +8,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tests.rung_notes import trust_note
-from tuner.search.rungs.stored_trust import TRUST_KEY, last_open_step
+from tuner.search.rungs.order.stored_trust import TRUST_KEY, last_open_step
 
 
 def a_trial(open_steps: Collection[int], *, n_changes: int = 1, n_ended: int = 1) -> FrozenTrial:

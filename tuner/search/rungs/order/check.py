@@ -7,7 +7,7 @@ winners. If it is random, two thirds of what a model suggests are thrown away.
 
 A reversal shows in the trials that passed a rung: their ranking there contradicts their ranking at
 a later rung, or at their end. Those trials all looked good, so some that did not are trained on
-as well: the witnesses (`tuner.search.rungs.witnesses`). Agreement is Kendall's rank
+as well: the witnesses (`tuner.search.rungs.order.witnesses`). Agreement is Kendall's rank
 correlation (Biometrika 30, 1938). Trials are also compared halfway between two rungs: from the
 highest rung to the end of a training is up to two thirds of it, and every trial that is ended in
 this time is ended by a ranking that may be reversed.
@@ -31,16 +31,11 @@ more do not agree elsewhere.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from statistics import pvariance
 
-from tuner.search.rungs.witnesses import Witnesses
-
-END = math.inf
-"""In place of a rung: the end of a training."""
+from tuner.search.rungs.order.agreement import END, RungTrust
+from tuner.search.rungs.order.compared_rung import ComparedRung
+from tuner.search.rungs.order.witnesses import Witnesses
 
 _HALF = 0.5
 
@@ -60,137 +55,13 @@ _N_TO_CLOSE = 5
 #: The limit to close a rung by the next one, in standard deviations: one of twenty unrelated
 #: rankings is above it. This is asked with each trial that comes, so it is more than to agree.
 _AGREES_WITH_NEXT = 1.64
-#: Newest pairs that are compared.
-_N_COMPARED = 30
-#: A trial has relapsed if it is worse by this fraction of the newest trials at a rung: not even the
-#: best would still be in the best third then, which is what a rung selects.
-_RELAPSE = 1 / 3
-#: Newest trials at a rung that it is compared with, and the minimum number of them.
-_N_COMPARED_WITH = 100
-_N_TO_RELAPSE = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """Agreement of the rankings of trials at two steps."""
-
-    n_trials: int
-    n_concordant: int
-    n_discordant: int
-
-    @property
-    def share(self) -> float:
-        """Fraction of concordant pairs, without ties; NaN without a pair."""
-        n_pairs = self.n_concordant + self.n_discordant
-        return self.n_concordant / n_pairs if n_pairs else math.nan
-
-    @property
-    def z(self) -> float:
-        """Kendall's S over its standard deviation under independence, corrected for continuity."""
-        n = self.n_trials
-        if n < 2:
-            return 0.0
-        s = self.n_concordant - self.n_discordant
-        corrected = max(abs(s) - 1, 0) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-        return math.copysign(corrected, s)
-
-
-def agreement_of(pairs: Sequence[tuple[float, float]]) -> Agreement:
-    """Counts concordant and discordant pairs.
-
-    Args:
-        pairs: For each trial, its loss at the earlier and at the later step.
-    """
-    n_concordant = n_discordant = 0
-    for i, (early, late) in enumerate(pairs):
-        for other_early, other_late in list(pairs)[:i]:
-            product = _sign(early, other_early) * _sign(late, other_late)
-            n_concordant += product > 0
-            n_discordant += product < 0
-    return Agreement(n_trials=len(pairs), n_concordant=n_concordant, n_discordant=n_discordant)
-
-
-def _sign(one: float, other: float) -> int:
-    # A product of two small differences may be zero.
-    return (one > other) - (one < other)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RungTrust:
-    """Reliability of a rung."""
-
-    is_open: bool
-    #: Trials after this one count.
-    after: int
-    #: What contradicts it most: a later rung, k + 0.5 for halfway from rung k to the next, or END.
-    later: float
-    agreement: Agreement
-
-
-@dataclass(slots=True)
-class _Rung:
-    is_open: bool = False
-    #: Pairs count from trials after this one, since the rung opened or closed.
-    after: int = -1
-    #: The evidence that opened or closed it.
-    turned_by: RungTrust | None = None
-    #: By what is later: the losses at both of the newest trials that reached both.
-    pairs: dict[float, deque[tuple[float, float]]] = field(default_factory=dict)
-    #: Cached agreements.
-    known: dict[float, Agreement] = field(default_factory=dict)
-    #: Losses of the newest trials that reached it.
-    newest: deque[float] = field(default_factory=lambda: deque(maxlen=_N_COMPARED_WITH))
-
-    @property
-    def later(self) -> list[float]:
-        """What it is compared with, the latest first."""
-        return sorted({END, *self.pairs}, reverse=True)
-
-    def add(self, later: float, pair: tuple[float, float]) -> None:
-        self.pairs.setdefault(later, deque(maxlen=_N_COMPARED)).append(pair)
-        self.known.pop(later, None)
-
-    def agreement(self, later: float) -> Agreement:
-        if later not in self.known:
-            self.known[later] = agreement_of(list(self.pairs.get(later, ())))
-        return self.known[later]
-
-    def n_drawn(self, later: float) -> float:
-        """Trials drawn at random of those at the rung that would vary as much as those compared."""
-        in_order = sorted(self.newest)
-        places = [_place(loss, in_order) for loss, _ in self.pairs.get(later, ())]
-        variance = pvariance([_place(loss, in_order) for loss in in_order])
-        # Where all are equal the rung selects none by its loss.
-        return 1 + len(places) * pvariance(places) / variance if variance else len(places)
-
-    @property
-    def can_judge(self) -> bool:
-        """Whether enough trials have reached it to tell a relapse."""
-        return len(self.newest) >= _N_TO_RELAPSE
-
-    def is_relapse(self, early: float, late: float) -> bool:
-        """Whether a trial is worse than it was at the rung, by many of the trials there."""
-        if late <= early:
-            return False  # Most improve, and need not be counted.
-        n_overtaking = sum(early <= each < late for each in self.newest)
-        return n_overtaking > _RELAPSE * len(self.newest)
-
-    def turn(self, *, is_open: bool, after: int, by: RungTrust | None) -> None:
-        self.is_open, self.after, self.turned_by = is_open, after, by
-        self.pairs.clear()
-        self.known.clear()
-
-
-def _place(loss: float, in_order: Sequence[float]) -> int:
-    """Twice the mean rank, from 0 on."""
-    return bisect_left(in_order, loss) + bisect_right(in_order, loss)
 
 
 class OrderCheck:
     """Opens and closes rungs by how well their orders agree with later ones."""
 
     def __init__(self) -> None:
-        self._rungs: list[_Rung] = []
+        self._rungs: list[ComparedRung] = []
         self._newest = -1
         self._witnesses = Witnesses()
         #: By trial that trains: where it was compared with the rungs that it passed.
@@ -217,11 +88,11 @@ class OrderCheck:
             is_stored: Whether it reached it in another dispatcher, or before this start.
         """
         while len(self._rungs) < len(losses):
-            self._rungs.append(_Rung())
+            self._rungs.append(ComparedRung())
         if len(losses) == 1:
             self._witnesses.begin(number, step_s)
         self._newest = max(self._newest, number)
-        self._rungs[len(losses) - 1].newest.append(losses[-1])
+        self._rungs[len(losses) - 1].reach(losses[-1])
         self._add(number, losses[:-1], len(losses) - 1, losses[-1], is_stored=is_stored)
 
     def pass_halfway(self, number: int, losses: Sequence[float], loss: float) -> bool:
@@ -279,7 +150,7 @@ class OrderCheck:
     def _compare(
         self,
         number: int,
-        passed: Sequence[tuple[_Rung, float]],
+        passed: Sequence[tuple[ComparedRung, float]],
         later: float,
         last: float,
         *,
@@ -374,7 +245,7 @@ class OrderCheck:
         agrees = with_next.z > _AGREES_WITH_NEXT and with_next.n_trials >= _N_TO_DOUBT
         return following if agrees and rung.agreement(worst).z > 0 else None
 
-    def _worst(self, rung: _Rung, *, n_least: int = 0) -> float:
+    def _worst(self, rung: ComparedRung, *, n_least: int = 0) -> float:
         """What agrees least with a rung, of so many trials; the end, if that is unknown."""
         known = [each for each in rung.later if rung.agreement(each).n_trials >= n_least]
         return min(self._in_effect(known), key=lambda each: rung.agreement(each).z, default=END)
@@ -387,7 +258,7 @@ class OrderCheck:
         # What an open rung says is not relied on, whether it agrees or contradicts.
         return (each for each in later if each not in self.open_rungs)
 
-    def _turn(self, rung: _Rung, reason: float) -> None:
+    def _turn(self, rung: ComparedRung, reason: float) -> None:
         is_open, agreement = not rung.is_open, rung.agreement(reason)
         by = RungTrust(is_open=is_open, after=self._newest, later=reason, agreement=agreement)
         rung.turn(is_open=is_open, after=self._newest, by=by)
@@ -401,11 +272,11 @@ class OrderCheck:
         """Reliability of each rung, from the first on."""
         return [self._trust(rung) for rung in self._rungs]
 
-    def _trust(self, rung: _Rung) -> RungTrust:
+    def _trust(self, rung: ComparedRung) -> RungTrust:
         newest = self._newest_trust(rung)
         return rung.turned_by if rung.turned_by and not newest.agreement.n_trials else newest
 
-    def _newest_trust(self, rung: _Rung) -> RungTrust:
+    def _newest_trust(self, rung: ComparedRung) -> RungTrust:
         # Where nothing speaks against it: the end, as far as it is known.
         later = self._worst(rung)
         agreement = rung.agreement(later)
@@ -415,7 +286,7 @@ class OrderCheck:
         """Restores the state of another check, rung by rung."""
         for index, found in enumerate(states):
             while len(self._rungs) <= index:
-                self._rungs.append(_Rung())
+                self._rungs.append(ComparedRung())
             rung = self._rungs[index]
             if (rung.is_open, rung.after) != (found.is_open, found.after):
                 rung.turn(is_open=found.is_open, after=found.after, by=found)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.search.rungs.test_order_check import train
-from tuner.search.rungs.order_check import OrderCheck
+from tests.unit.search.rungs.order.test_check import train
+from tuner.search.rungs.order.check import OrderCheck
 
 
 def weak(check: OrderCheck, number: int, step_s: float | None = None) -> bool:

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from optuna.trial import FrozenTrial
 
-from tuner.search.rungs.order_check import END, Agreement, RungTrust
+from tuner.search.rungs.order.agreement import END, Agreement, RungTrust
 from tuner.search.rungs.table import RungTable
 
 TRUST_KEY = "tuner:rung_trust"

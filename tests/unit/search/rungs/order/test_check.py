@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from tuner.search.rungs.order_check import END, OrderCheck, agreement_of
+from tuner.search.rungs.order.agreement import END, agreement_of
+from tuner.search.rungs.order.check import OrderCheck
 
 Loss = Callable[[int], float]
 

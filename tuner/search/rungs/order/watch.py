@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial
 
-from tuner.search.rungs.order_check import END, OrderCheck
-from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust, trust_sentence
+from tuner.search.rungs.order.agreement import END
+from tuner.search.rungs.order.check import OrderCheck
+from tuner.search.rungs.order.stored_trust import TRUST_KEY, StoredTrust, trust_sentence
 from tuner.search.rungs.table import RungTable
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.pauses import is_paused

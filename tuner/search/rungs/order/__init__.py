@@ -1,0 +1,1 @@
+"""Whether the ranking of trials at a rung holds later: the check, its witnesses, and its notes."""
