@@ -3,6 +3,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Python compiles a module when it is first imported. To compile all of torch and TensorFlow before
+# that takes half of the time of a set-up, and most of them is never imported.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile
 STUDY ?= study.yaml
 ARGS ?=
 # Many tests wait for processes: with as many as there are cores a third of the time would be idle.
@@ -50,7 +53,8 @@ docs: $(VENV)/ready
 pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Not `:=`: a target may have its own number of workers.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 OTHERS := programs or engines
 
 test: ready-tests servers
@@ -147,34 +151,35 @@ $(VENV)/ready: requirements.lock pyproject.toml
 	  || { echo "Python 3.11 or newer is needed. Name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Setting up $(VENV): some minutes the first time (torch is large)."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(INSTALL) --requirement requirements.lock
+	$(INSTALL) --no-deps --editable .
+	@$(BIN)/python -c 'import optuna, pandas, plotly, streamlit, torch, torch._dynamo, torch.distributed'
 	@touch $@
 
 # TensorFlow is large, and only the Keras example and its test want it.
 $(VENV)/ready-keras: $(VENV)/ready requirements-keras.lock
-	$(BIN)/python -m pip install --quiet --requirement requirements-keras.lock --constraint requirements.lock
+	$(INSTALL) --requirement requirements-keras.lock --constraint requirements.lock
 	@touch $@
 
 # Trackers of experiments, of which a user has one or none.
 $(VENV)/ready-trackers: $(VENV)/ready requirements-trackers.lock
-	$(BIN)/python -m pip install --quiet --requirement requirements-trackers.lock --constraint requirements.lock
+	$(INSTALL) --requirement requirements-trackers.lock --constraint requirements.lock
 	@touch $@
 
 # Lightning, Hugging Face, XGBoost, LightGBM: for the tests of their pages.
 $(VENV)/ready-frameworks: $(VENV)/ready requirements-frameworks.lock
-	$(BIN)/python -m pip install --quiet --requirement requirements-frameworks.lock --constraint requirements.lock
+	$(INSTALL) --requirement requirements-frameworks.lock --constraint requirements.lock
 	@touch $@
 
 # The client of Kubernetes, and Ray, for the tests of engines.
 $(VENV)/ready-engines: $(VENV)/ready requirements-engines.lock
-	$(BIN)/python -m pip install --quiet --requirement requirements-engines.lock --constraint requirements.lock
+	$(INSTALL) --requirement requirements-engines.lock --constraint requirements.lock
 	@touch $@
 
 # Object stores: the client, and a server of S3 for its tests. botocore asks for an older
 # python-dateutil than the rest has, and works with this one.
 $(VENV)/ready-stores: $(VENV)/ready-trackers requirements-stores.lock
-	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-stores.lock
+	$(INSTALL) --no-deps --requirement requirements-stores.lock
 	@touch $@
 
 clean:

@@ -125,10 +125,12 @@ def test_it_is_said_how_many_trials_are_drawn_and_what_is_left_out(
     )
     n = len(live.completed())
     left_out = f"momentum (only {n_sgd} of the {n} trials have it)"
-    assert n_sgd < n < 10
+    assert n_sgd < n
     page.get_by_text("Not shown:").filter(has_text=left_out).wait_for()
-    assert "contour" not in {each["type"] for each in traces(page, 1)}
-    page.get_by_text("a surface is drawn from 10 trials on").wait_for()
+    # More have completed where tests before this one have released some.
+    has_note = page.get_by_text("a surface is drawn from 10 trials on").count
+    follows(page, lambda: has_note() == 1, lambda: n < 10)
+    follows(page, lambda: "contour" in {each["type"] for each in traces(page, 1)}, lambda: n >= 10)
 
     page.get_by_text("with pruned trials, at their last value").click()
 
