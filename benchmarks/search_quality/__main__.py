@@ -45,7 +45,8 @@ _cost_task = functools.cache(read_cost_task)
 def run_one(case: Case) -> Judged | None:
     """Plays one search; None where the tuner is not installed."""
     if case.second is not None:
-        several = _cost_task(case.curves, case.second)
+        has_conditions = case.spoilt == "conditional"
+        several = _cost_task(case.curves, case.second, has_conditions=has_conditions)
         return _judged(case, several, two_systems.seeded(case.system, several, case.seed))
     task = _task(case.curves)
     if case.spoilt is not None:
@@ -118,6 +119,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args(argv)
     has_two = args.second is not None
+    if has_two and set(args.spoilt or ()) - {"conditional"}:
+        parser.error("--spoilt with --second can be conditional alone.")
     known = [*(two_systems.SYSTEMS if has_two else SYSTEMS)]
     args.systems = args.systems or (known if has_two else [*PEERS, *OURS])
     for system in args.systems:

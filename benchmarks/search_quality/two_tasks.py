@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ from optuna._hypervolume import compute_hypervolume
 from optuna.study import StudyDirection
 
 from benchmarks.search_quality.loop import Best, Bettered, Recorded
+from benchmarks.search_quality.spaces import LCBENCH_SPACE
+from benchmarks.search_quality.spoilt.spaces import conditional
 from benchmarks.search_quality.tasks import Curves, read_task
 from tuner.domain.pareto_front import ParetoFront
 from tuner.search_spaces import ParamValue, SearchSpace
@@ -98,9 +100,14 @@ class CostTask:
     best: float
     #: A whole training, in the median.
     full_s: float
+    #: What a parameter has that a configuration leaves out.
+    absent: Mapping[str, ParamValue] = field(default_factory=dict)
 
     def train(self, params: Mapping[str, ParamValue]) -> Recorded[Pair]:
         """What a configuration reports, and when."""
+        if self.absent:
+            known = {**self.absent, **params}
+            params = {name: known[name] for name in LCBENCH_SPACE}
         curve = self.table.curve(params)
         cost = self.cost(params, curve)
         values = [(float(each), cost) for each in curve.values]
@@ -115,13 +122,18 @@ class CostTask:
         return min(1.0, max(0.0, 1.0 - value / self.best))
 
 
-def read_cost_task(path: Path, second: str) -> CostTask:
+def read_cost_task(path: Path, second: str, *, has_conditions: bool = False) -> CostTask:
     """Reads a table of curves.
 
     Args:
         path: Of the table.
         second: The second objective, of `COSTS`.
+        has_conditions: Whether some parameters exist only where a choice says so.
     """
+    if has_conditions:
+        plain, spoilt = read_cost_task(path, second), conditional(read_task(path))
+        name = f"{plain.name}, conditional"
+        return replace(plain, name=name, space=spoilt.space, absent=spoilt.absent)
     task, cost = read_task(path), COSTS[second]
     values = task.table.values
     costs = []

@@ -97,7 +97,7 @@ def sampler_of(
     )
     if config.sampler.name == AUTO or chosen.name == "curve_gp":
         sequence = seed if sequence_seed is None else sequence_seed
-        sampler = cover_beginning(sampler, config.search_space, seed=sequence, draws=seed)
+        sampler = cover_beginning(sampler, config.search_space, seed=sequence)
     believed = [*([config.prior] if config.prior else []), *transferred]
     return PriorSampler(sampler, *believed, seed=seed) if believed else sampler
 
@@ -141,15 +141,11 @@ def _check_population(pruner: PbtPruner, config: StudyConfig) -> None:
 
 
 def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
-    space, n_trials = config.search_space, config.budget.trials
+    n_trials = config.budget.trials
     if is_population_based(pruner):
         return "random", "it draws the first population alone; all others are copies of members"
     if len(config.objectives) > _MOST_OBJECTIVES:
         return "tpe", f"there are more than {_MOST_OBJECTIVES} objectives"
-    if not isinstance(space, SearchSpace):
-        return "tpe", "the space is the program's own, and may change from trial to trial"
-    if len(config.objectives) > 1 and any(each.when for each in space.parameters):
-        return "tpe", "there are several objectives, and some parameters have conditions"
     many = _MANY_OF_SEVERAL if len(config.objectives) > 1 else _MANY_TRIALS
     if n_trials is not None and n_trials > many:
         return "tpe", f"there are more than {many} trials"

@@ -46,7 +46,7 @@ def categories(task: Task) -> Task:
     return _translated(task, "categories", ["batch_size", *list(LCBENCH_SPACE)[3:]], _as_categories)
 
 
-def conditional(task: Task) -> Task:
+def conditional(task: Task) -> Conditional:
     """Momentum, dropout and weight decay exist only where a choice says so."""
     space: dict[str, Words] = {
         "optimizer": {"type": "categorical", "choices": ["plain", "momentum"]},

@@ -178,13 +178,27 @@ def test_what_is_named_in_the_study_file_draws_as_in_optuna(tmp_path: Path) -> N
     assert first(a_study(config, seed=7), config, 8) == first(plain, config, 8)
 
 
-def test_a_program_that_declares_its_own_parameters_draws_at_random(tmp_path: Path) -> None:
-    study = a_study(a_config(tmp_path, ""), seed=7)
-    plain = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=7))
-    ours, optunas = (
-        [each.ask().suggest_float("x", 0, 1) for _ in range(5)] for each in (study, plain)
-    )
-    assert ours == optunas
+@pytest.mark.parametrize("text", ["", "sampler: curve_gp\n", "pruner: pbt\n"])
+def test_parameters_that_only_the_program_knows_cover_the_space_too(
+    tmp_path: Path, text: str
+) -> None:
+    """Also those of one branch: each has the place of those that its trial has suggested."""
+    study = a_study(a_config(tmp_path, text), seed=7)
+    again = a_study(a_config(tmp_path, text), seed=7)
+
+    def suggested(trial: optuna.Trial) -> dict[str, Any]:
+        trial.suggest_float("lr", 1e-4, 1.0, log=True)
+        if trial.suggest_categorical("kind", ["adam", "sgd"]) == "sgd":
+            trial.suggest_float("momentum", 0.0, 1.0)
+        return trial.params
+
+    found = [suggested(study.ask()) for _ in range(32)]
+    assert sorted(math.floor(-8 * math.log10(each["lr"])) for each in found) == list(range(32))
+    assert [each["kind"] for each in found].count("sgd") == 16
+    momenta = sorted(each["momentum"] for each in found if each["kind"] == "sgd")
+    gaps = [b - a for a, b in zip([0.0, *momenta], [*momenta, 1.0], strict=True)]
+    assert max(gaps) < 0.35
+    assert found == [suggested(again.ask()) for _ in range(32)]
 
 
 @pytest.mark.parametrize(

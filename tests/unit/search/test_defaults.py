@@ -43,12 +43,14 @@ def load(tmp_path: Path) -> Load:
         pytest.param(SMALL + SPACE, "curve_gp", "asha", id="declared-space"),
         pytest.param(SMALL + SPACE + "sampler: auto", "curve_gp", "asha", id="by-name"),
         pytest.param(SMALL + SPACE + "sampler: {seed: 3}", "curve_gp", "asha", id="seed-alone"),
-        pytest.param(SMALL, "tpe", "asha", id="define-by-run"),
+        pytest.param(SMALL, "curve_gp", "asha", id="define-by-run"),
         pytest.param(SMALL + CONDITIONAL, "curve_gp", "asha", id="conditions"),
-        pytest.param(SMALL + CONDITIONAL + OBJECTIVES, "tpe", "asha", id="conditions-of-several"),
+        pytest.param(
+            SMALL + CONDITIONAL + OBJECTIVES, "curve_gp", "asha", id="conditions-of-several"
+        ),
         pytest.param(SMALL + SPACE + OBJECTIVES, "curve_gp", "asha", id="several-objectives"),
         pytest.param(SMALL + SPACE + FIVE, "tpe", "asha", id="five-objectives"),
-        pytest.param(SMALL + OBJECTIVES, "tpe", "asha", id="several-define-by-run"),
+        pytest.param(SMALL + OBJECTIVES, "curve_gp", "asha", id="several-define-by-run"),
         pytest.param(SMALL + SPACE + "budget: {trials: 10001}", "tpe", "asha", id="many-trials"),
         pytest.param(SMALL + SPACE + "budget: {trials: 10000}", "curve_gp", "asha", id="some"),
         pytest.param(
@@ -96,10 +98,8 @@ def test_what_is_picked_can_be_made(load: Load) -> None:
 
 
 def test_people_are_told_why(load: Load) -> None:
-    choice = choose(load(SMALL + "pruner: median"))
-    assert choice.sampler_reason == (
-        "the space is the program's own, and may change from trial to trial"
-    )
+    choice = choose(load(SMALL + FIVE + "pruner: median"))
+    assert choice.sampler_reason == "there are more than 4 objectives"
     assert choice.pruner_reason == "named in the study file"
     assert choose(load(SMALL + SPACE + OBJECTIVES)).pruner_reason == (
         "where trials report all objectives, they pause at steps 1, 3, 9 ..., and the best third "

@@ -26,23 +26,21 @@ class CoveringSampler(BaseSampler):
     Trial numbers are unique in a study, so dispatchers that share it, and later starts, continue
     the sequence and repeat no point. Each declared parameter has a dimension of its own, including
     conditional ones, whose values cover their range in the trials that have them. A range with
-    `log` is covered on the log scale, choices appear equally often. Undeclared parameters are drawn
-    at random.
+    `log` is covered on the log scale, choices appear equally often. A parameter that only the
+    program knows has the dimension of its place among those that its trial has suggested.
 
     Args:
         space: The study's space; None if the program declares its parameters as it runs.
         seed: The same for all starts and dispatchers of the study.
-        draws: Seed of the random draws.
     """
 
-    def __init__(self, space: AnySpace | None, *, seed: int, draws: int) -> None:
+    def __init__(self, space: AnySpace | None, *, seed: int) -> None:
         parameters = space.parameters if isinstance(space, SearchSpace) else ()
         self._dimensions = {each.name: place for place, each in enumerate(parameters)}
         self._seed = seed
-        self._random = RandomSampler(seed=draws)
 
     def reseed_rng(self) -> None:
-        self._random.reseed_rng()
+        """Nothing is drawn: what a trial gets depends on its number."""
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -63,7 +61,8 @@ class CoveringSampler(BaseSampler):
     ) -> Any:
         dimension = self._dimensions.get(param_name)
         if dimension is None:
-            return self._random.sample_independent(study, trial, param_name, param_distribution)
+            n_before = len(trial.params.keys() - self._dimensions.keys())
+            dimension = len(self._dimensions) + n_before
         place = coordinate(trial.number, dimension, seed=self._seed)
         return value_at(place, param_distribution)
 
@@ -81,19 +80,16 @@ def value_at(place: float, distribution: BaseDistribution) -> Any:
     return transform.untransform(np.array([place]))["x"]
 
 
-def cover_beginning(
-    sampler: BaseSampler, space: AnySpace | None, *, seed: int, draws: int
-) -> BaseSampler:
+def cover_beginning(sampler: BaseSampler, space: AnySpace | None, *, seed: int) -> BaseSampler:
     """Makes a sampler cover the space in place of its random draws.
 
     Args:
         sampler: From `build_sampler`; samplers that `auto` never picks are returned unchanged.
         space: The study's space.
         seed: Seed of the points, the same at every start of the study.
-        draws: Seed of the random draws.
     """
     inner = sampler.inner if isinstance(sampler, BoundedSampler) else sampler
-    covering = CoveringSampler(space, seed=seed, draws=draws)
+    covering = CoveringSampler(space, seed=seed)
     if isinstance(inner, CurveGPSampler) and inner.covers:
         inner.independent = covering
     elif isinstance(inner, TPESampler):

@@ -18,14 +18,14 @@ ValuesOf = Callable[[str], Sequence[ParamValue]]
 
 
 class Activity:
-    """The conditions of a declared space.
+    """The conditions of a space.
 
     Args:
-        declared: With conditions.
+        declared: With conditions; by the study file, or as inferred from trials.
     """
 
     def __init__(self, declared: SearchSpace) -> None:
-        self._declared = declared
+        self.declared = declared
         #: All parameters with more than one value, regardless of conditions.
         self.space: Mapping[str, BaseDistribution] = {
             each.name: each.distribution
@@ -42,7 +42,7 @@ class Activity:
             m: Number of configurations.
         """
         found: dict[str, Flags] = {}
-        for each in self._declared.parameters:
+        for each in self.declared.parameters:
             has = np.ones(m, dtype=bool)
             for parent, allowed in each.when.items():
                 has &= found.get(parent, True) & self._is_one_of(parent, allowed, values_of)
@@ -52,18 +52,18 @@ class Activity:
     def _is_one_of(
         self, parent: str, allowed: Sequence[Scalar], values_of: ValuesOf
     ) -> Flags | bool:
-        if parent in self._declared.constants:
-            return is_one_of(self._declared.constants[parent], allowed)
+        if parent in self.declared.constants:
+            return is_one_of(self.declared.constants[parent], allowed)
         if parent in self.space:
             return np.array([is_one_of(each, allowed) for each in values_of(parent)])
-        (only,) = (each for each in self._declared.parameters if each.name == parent)
+        (only,) = (each for each in self.declared.parameters if each.name == parent)
         return is_one_of(any_of(only.distribution), allowed)
 
     def only(self, params: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
         """The values of the parameters that a configuration has."""
-        known: dict[str, ParamValue] = dict(self._declared.constants)
+        known: dict[str, ParamValue] = dict(self.declared.constants)
         kept: dict[str, ParamValue] = {}
-        for each in self._declared.parameters:
+        for each in self.declared.parameters:
             if not each.applies(known):
                 continue
             if each.name in params:
@@ -74,10 +74,10 @@ class Activity:
 
     def is_whole(self, trial: FrozenTrial) -> bool:
         """Whether a trial has all parameters that apply, as declared."""
-        known = {**self._declared.constants, **trial.params}
+        known = {**self.declared.constants, **trial.params}
         return all(
             trial.distributions.get(each.name) == each.distribution
-            for each in self._declared.parameters
+            for each in self.declared.parameters
             if each.applies(known)
         )
 

@@ -40,7 +40,7 @@ class Encoding:
         self, space: Mapping[str, BaseDistribution], activity: Activity | None = None
     ) -> None:
         self.space = dict(space)
-        self._activity = activity
+        self.activity = activity
         self._transform = SearchSpaceTransform(self.space, transform_0_1=True)
         self._rows: dict[int, Array] = {}
         #: Which parameter each column is of.
@@ -96,7 +96,7 @@ class Encoding:
     def decode(self, row: Array) -> dict[str, Any]:
         """The parameters that a configuration has."""
         params = self._transform.untransform(row)
-        return params if self._activity is None else self._activity.only(params)
+        return params if self.activity is None else self.activity.only(params)
 
     def differ_in_choices(self, rows: Array, others: Array) -> NDArray[np.bool_]:
         """[m], whether [m, d] configurations differ from [m, d] or [d] others in a choice."""
@@ -114,9 +114,9 @@ class Encoding:
 
     def without_inactive(self, rows: Array) -> Array:
         """[m, d], for [m, d] configurations: without parameters excluded by their conditions."""
-        if self._activity is None:
+        if self.activity is None:
             return rows
-        has = self._activity.flags(lambda name: self._values(name, rows), len(rows))
+        has = self.activity.flags(lambda name: self._values(name, rows), len(rows))
         for name, columns in self._columns_of.items():
             rows[np.ix_(~has[name], columns)] = self._middle[columns]
         return rows

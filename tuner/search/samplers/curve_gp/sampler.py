@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.samplers.curve_gp.acquisition import Scales
 from tuner.search.samplers.curve_gp.activity import Activity
 from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.feasibility import Feasibility
+from tuner.search.samplers.curve_gp.inferred_space import inferred_space
 from tuner.search.samplers.curve_gp.points import N_LEADERS, is_informative
 from tuner.search.samplers.curve_gp.several_objectives import SeveralObjectives
 from tuner.search.samplers.curve_gp.single_objective import OneObjective
@@ -103,12 +104,13 @@ class CurveGPSampler(BaseSampler):
         self._several = SeveralObjectives(MAX_POINTS, scalarizes=scalarizes)
         self._feasibility = Feasibility()
         self._encoding: Encoding | None = None
+        self._is_declared = False
         self._activity: Activity | None = None
 
     def declare(self, space: SearchSpace) -> None:
-        """Names the study's space; then parameters with conditions are learned from, too."""
-        has_conditions = any(each.when for each in space.parameters)
-        self._activity = Activity(space) if has_conditions else None
+        """Names the study's space; without, it is inferred from the trials."""
+        self._is_declared = True
+        self._activity = _activity_in(space)
 
     def reseed_rng(self) -> None:
         self._rng = np.random.default_rng()
@@ -117,14 +119,16 @@ class CurveGPSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
+        trials = trials_of(study)
+        self._infer(trials)
         if self._activity is not None:
             return dict(self._activity.space)
-        trials = [each for each in trials_of(study) if each.distributions]
-        return common_space(trials)
+        return common_space([each for each in trials if each.distributions])
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
+        self._infer(trials_of(study))
         trials = [each for each in trials_of(study) if self._has_all(each, search_space)]
         n_known = sum(is_informative(each) for each in trials)
         if not search_space or n_known < self.n_startup_trials:
@@ -143,6 +147,14 @@ class CurveGPSampler(BaseSampler):
         return self.independent.sample_independent(study, trial, param_name, param_distribution)
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _infer(self, trials: Sequence[FrozenTrial]) -> None:
+        """Infers the conditions of a space that is not declared."""
+        if self._is_declared:
+            return
+        space = inferred_space(trials)
+        if self._activity is None or self._activity.declared != space:
+            self._activity = _activity_in(space)
 
     def _has_all(self, trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> bool:
         if self._activity is not None:
@@ -190,9 +202,10 @@ class CurveGPSampler(BaseSampler):
         return [leaders[k] for k in self._rng.choice(len(leaders), N_LEADERS, replace=False)]
 
     def _encoding_of(self, space: Mapping[str, BaseDistribution]) -> Encoding:
-        if self._encoding is None or self._encoding.space != space:
-            self._encoding = Encoding(space, self._activity)
-        return self._encoding
+        known = self._encoding
+        if known is None or known.space != space or known.activity is not self._activity:
+            known = self._encoding = Encoding(space, self._activity)
+        return known
 
     def _candidates(self, leaders: Sequence[FrozenTrial], encoding: Encoding) -> Array:
         """[m, d], uniform, and near the leaders with one choice changed on average.
@@ -240,9 +253,17 @@ class CurveGPSampler(BaseSampler):
         return _NEAR * 10.0 ** (-_DECADES * is_fine * self._rng.random((n, 1)))
 
 
+def _activity_in(space: SearchSpace) -> Activity | None:
+    """The conditions of a space; None without any."""
+    return Activity(space) if any(each.when for each in space.parameters) else None
+
+
 def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
-    """The parameters that all ended trials have; those of running trials if none has ended."""
-    ended = [each for each in trials if each.state.is_finished()]
+    """The parameters that all ended trials have; those of running trials if none has ended.
+
+    A trial that failed may have failed before it suggested all.
+    """
+    ended = [each for each in trials if each.state in (TrialState.COMPLETE, TrialState.PRUNED)]
     common: dict[str, BaseDistribution] | None = None
     for trial in ended or trials:
         has = trial.distributions

@@ -1,0 +1,133 @@
+"""The space of a program that suggests its parameters itself, inferred from its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard, get_args
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search_spaces import Parameter, Scalar, SearchSpace
+from tuner.search_spaces.space import Distribution
+
+#: A whole number with more values is not taken for a condition: trials differ in it anyhow.
+_MOST_VALUES = 32
+
+
+def inferred_space(trials: Sequence[FrozenTrial]) -> SearchSpace:
+    """The parameters of a study's trials, with conditions that explain which trials have them.
+
+    A parameter that some trials lack is taken to depend on one other, a choice or a whole number:
+    no value of this one occurs both in trials that have it and in trials that lack it. A parameter
+    that no other explains, or whose range has changed, is left out: nothing is assumed of it.
+
+    Args:
+        trials: Those that completed or were pruned count; others only if there are none. A trial
+            that failed may have failed before it suggested all.
+    """
+    ended = [each for each in trials if each.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    counted = [each for each in ended or trials if each.distributions]
+    unexplained = dict(_distributions(counted))
+    known = {
+        name: Parameter(name=name, distribution=each)
+        for name, each in unexplained.items()
+        if all(name in trial.params for trial in counted)
+    }
+    has_found = True
+    while has_found:
+        has_found = False
+        for name in [each for each in unexplained if each not in known]:
+            if (when := _condition_of(name, known, counted)) is not None:
+                known[name] = Parameter(name=name, distribution=unexplained[name], when=when)
+                has_found = True
+    return SearchSpace(parameters=tuple(known.values()))
+
+
+def _distributions(trials: Sequence[FrozenTrial]) -> Iterator[tuple[str, Distribution]]:
+    """The parameters with the same range in all trials that have them, and more than one value."""
+    first: dict[str, Distribution | None] = {}
+    for trial in trials:
+        for name, each in trial.distributions.items():
+            if name not in first:
+                first[name] = each if _is_searched(each) else None
+            elif first[name] is not each and first[name] != each:
+                first[name] = None
+    return ((name, each) for name, each in sorted(first.items()) if each is not None)
+
+
+def _is_searched(distribution: BaseDistribution) -> TypeGuard[Distribution]:
+    return isinstance(distribution, get_args(Distribution)) and not distribution.single()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Values:
+    """Values of a parameter, as positions among all that it can have."""
+
+    present: frozenset[int]
+    """In trials that have another parameter."""
+    absent: frozenset[int]
+    """In trials that lack it."""
+
+    @property
+    def are_disjoint(self) -> bool:
+        return not self.present & self.absent
+
+
+def _condition_of(
+    name: str, known: Mapping[str, Parameter], trials: Sequence[FrozenTrial]
+) -> dict[str, tuple[Scalar, ...]] | None:
+    """The simplest condition that explains which trials have a parameter; None without any."""
+    found = []
+    for parent in known.values():
+        possible = _possible_values(parent.distribution)
+        values = _values(name, parent, trials) if possible else None
+        if values is not None and values.are_disjoint:
+            n_distinct = len(values.present) + len(values.absent)
+            found.append((n_distinct, parent.name, _between(parent.distribution, values), possible))
+    if not found:
+        return None
+    _, parent_name, positions, possible = min(found, key=lambda each: each[:2])
+    return {parent_name: tuple(possible[each] for each in sorted(positions))}
+
+
+def _values(name: str, parent: Parameter, trials: Sequence[FrozenTrial]) -> _Values | None:
+    """The values of the parent; None if a trial has the parameter and not the parent."""
+    present: set[int] = set()
+    absent: set[int] = set()
+    for trial in trials:
+        has = name in trial.params
+        if parent.name in trial.params:
+            place = _place(parent.distribution, trial.params[parent.name])
+            (present if has else absent).add(place)
+        elif has:
+            return None
+    return _Values(present=frozenset(present), absent=frozenset(absent))
+
+
+def _possible_values(
+    distribution: Distribution,
+) -> Sequence[Scalar]:
+    """All values of a choice or a whole number, in order; none of what has too many."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices
+    if not isinstance(distribution, IntDistribution):
+        return ()
+    possible = range(distribution.low, distribution.high + 1, distribution.step)
+    return possible if len(possible) <= _MOST_VALUES else ()
+
+
+def _place(distribution: Distribution, value: Any) -> int:
+    place = int(distribution.to_internal_repr(value))
+    if isinstance(distribution, IntDistribution):
+        return (place - distribution.low) // distribution.step
+    return place
+
+
+def _between(distribution: Distribution, values: _Values) -> frozenset[int]:
+    """Of a whole number, also what lies between two values of trials that have the parameter."""
+    if not isinstance(distribution, IntDistribution):
+        return values.present
+    between = frozenset(range(min(values.present), max(values.present) + 1))
+    return values.present if between & values.absent else between
