@@ -96,6 +96,19 @@ def test_a_condition_may_depend_on_a_parameter_that_has_one() -> None:
     assert conditions(trials)["momentum"] == {"nesterov": (False,)}
 
 
+def test_parameters_of_the_same_branch_depend_on_what_opens_it() -> None:
+    """Not on each other, where an unseen choice of one would be taken to exclude the other."""
+    space = {**SPACE, "nesterov": CategoricalDistribution([False, True])}
+    trials = [
+        a_trial({"optimizer": "adam"}, space=space),
+        a_trial({"optimizer": "lion"}, space=space),
+        a_trial({"optimizer": "sgd", "nesterov": True, "momentum": 0.1}, space=space),
+        a_trial({"optimizer": "sgd", "nesterov": True, "momentum": 0.2}, space=space),
+    ]
+    assert conditions(trials)["nesterov"] == {"optimizer": ("sgd",)}
+    assert conditions(trials)["momentum"] == {"optimizer": ("sgd",)}
+
+
 def test_what_nothing_explains_is_left_out() -> None:
     trials = [
         a_trial({"optimizer": "sgd", "lr": 0.1, "momentum": 0.1}),

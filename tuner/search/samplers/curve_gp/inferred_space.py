@@ -63,16 +63,12 @@ def _is_searched(distribution: BaseDistribution) -> TypeGuard[Distribution]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Values:
-    """Values of a parameter, as positions among all that it can have."""
+    """Values of a parameter, as positions among all that it can have; none occurs in both."""
 
     present: frozenset[int]
     """In trials that have another parameter."""
     absent: frozenset[int]
     """In trials that lack it."""
-
-    @property
-    def are_disjoint(self) -> bool:
-        return not self.present & self.absent
 
 
 def _condition_of(
@@ -83,7 +79,7 @@ def _condition_of(
     for parent in known.values():
         possible = _possible_values(parent.distribution)
         values = _values(name, parent, trials) if possible else None
-        if values is not None and values.are_disjoint:
+        if values is not None:
             n_distinct = len(values.present) + len(values.absent)
             found.append((n_distinct, parent.name, _between(parent.distribution, values), possible))
     if not found:
@@ -93,17 +89,25 @@ def _condition_of(
 
 
 def _values(name: str, parent: Parameter, trials: Sequence[FrozenTrial]) -> _Values | None:
-    """The values of the parent; None if a trial has the parameter and not the parent."""
+    """The values of the parent; None if they do not tell which trials have a parameter.
+
+    They do not if a trial has it without the parent, either, or if all that have the parent have
+    it: what both depend on tells more.
+    """
     present: set[int] = set()
     absent: set[int] = set()
     for trial in trials:
         has = name in trial.params
-        if parent.name in trial.params:
-            place = _place(parent.distribution, trial.params[parent.name])
-            (present if has else absent).add(place)
-        elif has:
+        if parent.name not in trial.params:
+            if has:
+                return None
+            continue
+        place = _place(parent.distribution, trial.params[parent.name])
+        same, other = (present, absent) if has else (absent, present)
+        same.add(place)
+        if place in other:
             return None
-    return _Values(present=frozenset(present), absent=frozenset(absent))
+    return _Values(present=frozenset(present), absent=frozenset(absent)) if absent else None
 
 
 def _possible_values(
