@@ -53,16 +53,13 @@ docs: $(VENV)/ready
 pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
-# Not `:=`: a target may have its own number of workers.
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 OTHERS := programs or engines
 
 test: ready-tests servers
 	FUZZ_EXAMPLES=200 $(PYTEST) -m "not nightly and not ($(OTHERS))" $(ARGS)
 
 # What others wrote: frameworks, trackers, examples and pages, Slurm, Kubernetes, Ray, ssh.
-# Each of these keeps a core busy by itself.
-test-programs: WORKERS := 3
 test-programs: ready-tests servers
 	$(PYTEST) -m "not nightly and ($(OTHERS))" $(ARGS)
 
