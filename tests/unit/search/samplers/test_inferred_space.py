@@ -160,7 +160,7 @@ def test_parameters_of_some_trials_are_suggested_by_the_model() -> None:
     near = [each for each in later if abs(each.params["units_1"] - 50) <= 6]
     assert len(near) > len(later) / 2
     assert study.best_value < 0.1
-    # As the process has it that makes a study's suggestions: it is told the trials alone.
+    # The process that makes a study's suggestions is given the trials only.
     given = CurveGPSampler(seed=3, random_share=0.0).sample_relative(study, study.trials[-1], space)
     assert given.keys() == {"layers", *(f"units_{k}" for k in range(given["layers"]))}
 

@@ -65,10 +65,10 @@ def _is_searched(distribution: BaseDistribution) -> TypeGuard[Distribution]:
 class _Values:
     """Values of a parameter, as positions among all that it can have; none occurs in both."""
 
+    #: In trials that have another parameter.
     present: frozenset[int]
-    """In trials that have another parameter."""
+    #: In trials that lack it.
     absent: frozenset[int]
-    """In trials that lack it."""
 
 
 def _condition_of(

@@ -128,8 +128,9 @@ class CurveGPSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        self._infer(trials_of(study))
-        trials = [each for each in trials_of(study) if self._has_all(each, search_space)]
+        shown = trials_of(study)
+        self._infer(shown)
+        trials = [each for each in shown if self._has_all(each, search_space)]
         n_known = sum(is_informative(each) for each in trials)
         if not search_space or n_known < self.n_startup_trials:
             return {}
