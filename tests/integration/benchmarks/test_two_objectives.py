@@ -50,6 +50,27 @@ def curve(n_steps: int, step_s: float) -> Curve:
     return Curve(values=steps, seconds=steps * step_s)
 
 
+def test_a_parameter_that_is_left_out_has_its_least(curves: Path, task: CostTask) -> None:
+    with_conditions = read_cost_task(curves, "weights", has_conditions=True)
+    assert {each.name for each in with_conditions.space.parameters if each.when} == {
+        *("momentum", "max_dropout", "weight_decay"),
+    }
+    row = dict(task.table.params(3))
+    plain = {**row, "momentum": 0.1, "max_dropout": 0.0, "weight_decay": 1e-5}
+    absent = {k: v for k, v in row.items() if k not in with_conditions.absent}
+    chosen = {**absent, "optimizer": "plain", "regularization": "none"}
+    assert with_conditions.train(chosen).values == task.train(plain).values
+    assert with_conditions.train({**chosen, **row}).values == task.train(row).values
+
+
+def test_no_other_way_is_played_with_two_objectives(
+    curves: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([str(curves), "--second", "weights", "--spoilt", "turned5"])
+    assert "can be conditional alone" in capsys.readouterr().err
+
+
 # -- what a front is worth -------------------------------------------------------------------------
 
 
