@@ -20,12 +20,12 @@ class CheckedRungs:
 
     def __init__(self, pruner: AshaPruner, note: Callable[[int, TrustJson], None]) -> None:
         self._note = note
-        self._n_changes = self._n_ended = 0
+        self._n_changes = self._n_ended = self._n_weak = 0
         self._table = pruner.new_table(pruner.least_rung)
         self._table.is_final = True
         self._orders = OrderCheck()
 
-    def is_weak(self, number: int, step: int, value: float, *, held_s: float) -> bool:
+    def is_weak(self, number: int, step: int, value: float, *, held_s: float, n_begun: int) -> bool:
         """Whether a trial ends here.
 
         Args:
@@ -33,6 +33,7 @@ class CheckedRungs:
             step: Step of its report.
             value: The larger the better.
             held_s: Seconds since its worker took it up.
+            n_begun: Trials that have begun.
         """
         table = self._table
         if table.is_halfway(number, step):
@@ -43,12 +44,14 @@ class CheckedRungs:
             self._orders.come(number, self._losses(number, rung), step_s=held_s / step)
             self._judge(number)
             if not table.standing(number, rung).goes_on:
-                return not self._is_spared(number, rung)
+                n_running = n_begun - self._n_ended - self._n_weak
+                return not self._is_spared(number, rung, n_running)
         return False
 
-    def _is_spared(self, number: int, rung: int) -> bool:
-        is_spared = self._orders.take_witness(number, rung)
+    def _is_spared(self, number: int, rung: int, n_running: int) -> bool:
+        is_spared = self._orders.take_witness(number, rung, n_running=n_running)
         if not is_spared:
+            self._n_weak += 1
             self._orders.leave(number)
         return is_spared
 

@@ -109,7 +109,7 @@ class OptunaSearch:
     def _is_weak(self, trial: int, step: int, value: float, held_s: float) -> bool:
         if self._checked is None:
             return self._trials[trial].should_prune()
-        return self._checked.is_weak(trial, step, value, held_s=held_s)
+        return self._checked.is_weak(trial, step, value, held_s=held_s, n_begun=len(self._trials))
 
     def complete(self, trial: int, step: int, value: float) -> None:
         self._trials[trial].report(value, step)

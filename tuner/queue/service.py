@@ -40,8 +40,10 @@ def start(log: Path, is_at_work: Callable[[], bool]) -> Started:
     """
     if _start_by_systemd(is_at_work):
         return Started(text=_lingers_text())
+    # A queue that is soon empty takes back what is entered before it begins.
+    is_in_crontab = _add_to_crontab()
     _start_detached(log)
-    if _add_to_crontab():
+    if is_in_crontab:
         return Started(
             text="The queue goes on after logout, and cron starts it again after a reboot."
         )

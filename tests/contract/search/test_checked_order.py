@@ -472,3 +472,21 @@ def test_a_relapse_that_another_dispatcher_reads_twice_counts_once(url: str) -> 
         flush(one)
         other.sync()
         assert not all(spared(other)), "one of five"
+
+
+@pytest.mark.parametrize(("n_others", "n_witnesses"), [(0, 1), (8, 2), (24, 4)])
+def test_trials_that_train_elsewhere_count_among_those_at_the_same_time(
+    n_others: int, n_witnesses: int, url: str
+) -> None:
+    with searches(url, checked("stop"), 2) as (one, other):
+        for _ in range(n_others):
+            assert other.ask() is not None
+        flush(other)
+        one.sync()
+        asked = [trial for _ in range(8) if (trial := one.ask()) is not None]
+        actions = [
+            report_at(one, trial.trial_id, 1, 0.9 - 0.1 * index)
+            for index, trial in enumerate(asked)
+        ]
+        assert actions.pop(0) is Action.CONTINUE, "the best passes"
+        assert actions.count(Action.CONTINUE) == n_witnesses

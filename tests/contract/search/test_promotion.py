@@ -39,7 +39,11 @@ def asked(search: StudySearch) -> AskedTrial:
 
 
 def reported(search: StudySearch, value: float, step: int = 1) -> tuple[Action, str]:
-    decision = search.report(asked(search).trial_id, step, {"accuracy": value})
+    """The answer to a report of a new trial, which ends if it is to."""
+    trial_id = asked(search).trial_id
+    decision = search.report(trial_id, step, {"accuracy": value})
+    if decision.action is Action.PRUNE:
+        search.prune(trial_id)
     return decision.action, decision.reason
 
 

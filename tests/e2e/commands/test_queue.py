@@ -117,6 +117,23 @@ def test_cron_starts_the_queue_after_a_reboot_until_nothing_waits(
     assert folder.states("first.db") == ["COMPLETE"] * 4
 
 
+@pytest.mark.programs
+def test_a_queue_that_is_soon_empty_is_not_started_after_a_reboot(
+    folder: StudyFolder, tmp_path: Path
+) -> None:
+    # The study ends before a process that began before this would have been entered.
+    program = folder.write("bin/crontab", CRONTAB.replace("*) cat", "*) sleep 5; cat"))
+    program.chmod(0o755)
+    table = tmp_path / "table"
+    table.write_text("0 4 * * * backup\n")
+    folder.env |= {"PATH": f"{program.parent}:/usr/bin:/bin", "TABLE": str(table)}
+    folder.study(study="first", budget={"trials": 1})
+    assert "cron starts it again after a reboot" in folder.tuner("queue", "study.yaml").out
+    wait_until(lambda: entries(folder)["first"]["exit_code"] is not None, "it ends", WAIT_S)
+    wait_until(lambda: has_no_runner(folder), "the queue's process has ended", WAIT_S)
+    assert table.read_text() == "0 4 * * * backup\n"
+
+
 def test_removing_the_last_study_ends_the_start_after_a_reboot(
     folder: StudyFolder, tmp_path: Path
 ) -> None:

@@ -30,10 +30,11 @@ class AshaPruner(SuccessiveHalvingPruner):
             rung's ranking is contradicted, no trial ends or pauses there, and `curve_gp` does not
             learn from reports until there. For the check, some quick trials that a rung would end
             are trained on to the next rung: one of the first, one of ten and then ever fewer. Once
-            a third of those that passed have become worse, three are trained to their end. A report
-            that passes several rungs is compared at the last of them only, not at each. If many
-            trials have the worst value at a rung, as many that learn nothing do, they do not all
-            continue, but so many that the fraction is kept. With one objective only.
+            a third of those that passed have become worse, three are trained to their end. Where
+            eight trials or more train at the same time, one in eight of the first is trained to its
+            end. A report that passes several rungs is compared at the last of them only, not at
+            each. If many trials have the worst value at a rung, as many that learn nothing do, they
+            do not all continue, but so many that the fraction is kept. With one objective only.
 
     Raises:
         ValueError: If a value is out of its range.

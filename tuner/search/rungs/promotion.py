@@ -217,7 +217,10 @@ class Promotion(Scheduler):
         return explain(table, number, standing, reported, has_brackets=has_brackets, sign=sign)
 
     def _is_spared(self, trial: FrozenTrial, standing: Standing) -> bool:
-        return self._watch is not None and self._watch.spares(trial, standing.rung)
+        if self._watch is None:
+            return False
+        n_running = self._storage.count_trials(self._study_id)[TrialState.RUNNING]
+        return self._watch.spares(trial, standing.rung, n_running=n_running)
 
     def judge(
         self,

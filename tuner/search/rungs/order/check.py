@@ -187,17 +187,20 @@ class OrderCheck:
 
     # -- witnesses ---------------------------------------------------------------------------
 
-    def take_witness(self, number: int, rung: int) -> bool:
+    def take_witness(self, number: int, rung: int, *, n_running: int = 1) -> bool:
         """Whether a trial that a rung would end is trained on to check the order.
 
         Args:
             number: Its number.
             rung: The rung.
+            n_running: Trials that train at the moment, on all machines.
         """
         is_contradicted = any(
             not each.is_open and each.agreement(END).z < 0 for each in self._rungs
         )
-        return self._witnesses.take(number, rung, is_contradicted=is_contradicted)
+        return self._witnesses.take(
+            number, rung, n_running=n_running, is_contradicted=is_contradicted
+        )
 
     def add_witness(self, number: int, rung: int) -> None:
         """A trial that a rung would have ended is trained on."""

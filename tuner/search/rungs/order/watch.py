@@ -124,9 +124,15 @@ class OrderWatch:
         elif trial.state.is_finished() or is_paused(trial):
             self._check.leave(trial.number)
 
-    def spares(self, trial: FrozenTrial, rung: int) -> bool:
-        """Whether a trial that a rung would end or pause is trained on to check the order."""
-        if not self._check.take_witness(trial.number, rung):
+    def spares(self, trial: FrozenTrial, rung: int, *, n_running: int) -> bool:
+        """Whether a trial that a rung would end or pause is trained on to check the order.
+
+        Args:
+            trial: The trial.
+            rung: The rung.
+            n_running: Trials that train at the moment, on all machines.
+        """
+        if not self._check.take_witness(trial.number, rung, n_running=n_running):
             return False
         if trial.number not in self._witnesses:
             self._witnesses.add(trial.number)

@@ -52,6 +52,57 @@ def test_there_are_three_once_a_trial_has_relapsed_and_then_one_of_a_thousand() 
     assert witnesses == [4, 5, 6, 999]
 
 
+def witnesses_of(check: OrderCheck, numbers: range, n_running: int) -> list[int]:
+    """Trials at the first rung, each slower than the one before, that are trained on."""
+    found = []
+    for number in numbers:
+        check.come(number, [float(number)], step_s=float(number))
+        if check.take_witness(number, 0, n_running=n_running):
+            found.append(number)
+        else:
+            check.leave(number)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("n_running", "first"),
+    [
+        (7, [4]),
+        (8, [4]),
+        (16, [4, 5]),
+        (32, [4, 5, 6, 7]),  # The next one of ten is none of the quick ones.
+    ],
+)
+def test_where_many_train_at_the_same_time_one_of_eight_is_a_first_witness(
+    n_running: int, first: Sequence[int]
+) -> None:
+    check = side_by_side()
+    assert witnesses_of(check, range(4, 32), n_running) == first
+
+
+@pytest.mark.parametrize(("n_running", "is_to_end"), [(7, False), (8, True), (32, True)])
+def test_first_witnesses_are_trained_to_their_end(n_running: int, is_to_end: bool) -> None:
+    check = side_by_side()
+    check.come(20, [20.0])
+    assert check.take_witness(20, 0, n_running=n_running)
+    check.come(20, [20.0, 20.0])
+    # Fewer train now: what was begun is finished.
+    assert check.take_witness(20, 1, n_running=1) == is_to_end
+
+
+def test_first_witnesses_of_another_start_are_trained_to_their_end() -> None:
+    check = side_by_side()
+    check.come(20, [20.0, 20.0], is_stored=True)
+    check.add_witness(20, 0)
+    assert check.take_witness(20, 1, n_running=32)
+
+
+def test_a_study_that_gets_more_devices_later_has_as_many_as_it_would_have_had() -> None:
+    check = side_by_side()
+    assert witnesses_of(check, range(4, 14), 4) == [4]
+    assert witnesses_of(check, range(14, 40), 24) == [14, 15]
+
+
 @pytest.mark.parametrize(
     ("early", "later", "has_relapsed"),
     [
