@@ -130,6 +130,8 @@ def test_a_page_of_a_trial_begins_with_what_became_of_it_and_its_log_is_clean(
     page.get_by_label("Search the log").fill("WARN")
     page.keyboard.press("Enter")
     page.get_by_text(f"1 of {len(lines)} lines of the log with this text.").wait_for()
+    # A click while the page is drawn again would be lost.
+    assert_no_error_is_shown(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="Download", exact=True).click()
     download.value.save_as(tmp_path / "log")

@@ -48,7 +48,8 @@ _CONTRADICTS, _AGREES = -1.0, 1.28
 _N_TO_OPEN = 3
 #: Minimum number of trials to open a rung that is not contradicted, but does not agree, and of
 #: trials drawn at random that vary as much; and to close a rung by the next one. Of six with a
-#: Kendall correlation of 0.7, four of five times the ranking agrees significantly.
+#: Kendall correlation of 0.7, four of five times the ranking agrees significantly. To open one, as
+#: many more are needed as there are first witnesses.
 _N_TO_DOUBT = 6
 #: Minimum number of trials to close a rung by their end.
 _N_TO_CLOSE = 5
@@ -231,8 +232,10 @@ class OrderCheck:
             return worst
         following = self._next_in_effect(index)
         agreement = rung.agreement(following)
-        is_doubtful = agreement.n_trials >= _N_TO_DOUBT and agreement.z <= _AGREES
-        return following if is_doubtful and rung.n_drawn(following) >= _N_TO_DOUBT else None
+        # Where many train at the same time, more evidence arrives soon, and costs no time.
+        n_least = _N_TO_DOUBT + self._witnesses.n_first
+        is_doubtful = agreement.n_trials >= n_least and agreement.z <= _AGREES
+        return following if is_doubtful and rung.n_drawn(following) >= n_least else None
 
     def _why_close(self, index: int) -> float | None:
         """What agrees least with a rung, if that agrees well enough, too; or else the next rung."""

@@ -43,7 +43,11 @@ _N_TIMED = 100
 
 
 class Witnesses:
-    """The witnesses of one study."""
+    """The witnesses of one study.
+
+    Attributes:
+        n_first: Witnesses of the first trials that are trained to their end.
+    """
 
     def __init__(self) -> None:
         self._n_trials = 0
@@ -65,8 +69,7 @@ class Witnesses:
         self._newest_step_s: deque[float] = deque(maxlen=_N_TIMED)
         #: Whether two trials have trained at the same time.
         self._is_parallel = False
-        #: Witnesses of the first trials that are trained to their end.
-        self._n_first = 0
+        self.n_first = 0
 
     def begin(self, number: int, step_s: float | None) -> None:
         """A trial has reached its first rung.
@@ -127,13 +130,13 @@ class Witnesses:
             n_running: Trials that train at the moment, on all machines.
             is_contradicted: Whether the evidence contradicts a rung.
         """
-        self._n_first = max(self._n_first, n_running // _FIRST_OF)
-        is_one_of_first = self._n_so_far < self._n_first
+        self.n_first = max(self.n_first, n_running // _FIRST_OF)
+        is_one_of_first = self._n_so_far < self.n_first
         if is_one_of_first or (self._lacks(is_contradicted) and self._is_quick(number)):
             self.add(number, rung)
         if number not in self._under_way:
             return False
-        if is_contradicted or self._have_relapsed or self._n_so_far <= self._n_first:
+        if is_contradicted or self._have_relapsed or self._n_so_far <= self.n_first:
             self._to_end.add(number)
         return number in self._to_end or rung <= self._weak_at[number]
 
@@ -150,7 +153,7 @@ class Witnesses:
         )
 
     def _lacks(self, is_contradicted: bool) -> bool:
-        n_more = self._n_so_far - max(self._n_first - 1, 0)
+        n_more = self._n_so_far - max(self.n_first - 1, 0)
         is_due = self._n_trials >= _BASE**n_more
         lacks_ends = self._have_relapsed and self._n < _N_TO_END
         return is_due or lacks_ends or (is_contradicted and len(self._under_way) < _N_AT_ONCE)

@@ -112,6 +112,20 @@ def test_a_rung_whose_order_says_nothing_of_the_next_opens() -> None:
     assert check.trust()[0].agreement.share == 7 / 15
 
 
+@pytest.mark.parametrize(("n_running", "n_trials"), [(4, 6), (7, 6), (32, 10)])
+def test_where_many_train_at_the_same_time_more_must_say_nothing(
+    n_running: int, n_trials: int
+) -> None:
+    check = OrderCheck()
+    for number, later in enumerate((7, 0, 9, 3, 2, 5, 6, 8, 1, 4)[:n_trials]):
+        assert not check.open_rungs
+        check.come(number, [float(number)])
+        check.take_witness(number, 0, n_running=n_running)
+        check.come(number, [float(number), float(later)])
+        check.judge()
+    assert check.open_rungs == {0}
+
+
 @pytest.mark.parametrize(
     ("losses", "is_open"),
     [
