@@ -32,7 +32,7 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 #: What `tuner.run` and most verbs import. None of them may import torch: a test looks for it.
 _MODULES = (
-    *("tuner.cli.main", "tuner.compose.wiring", "tuner.queries.locate", "tuner.queries.status"),
+    *("tuner.cli.main", "tuner.compose.start", "tuner.queries.locate", "tuner.queries.status"),
     *("tuner.queries.results.best", "tuner.terminal.studies", "tuner.terminal.trials"),
     *("tuner.store.connection.database", "tuner.store.connection.optuna_storage"),
     *("tuner.compose.run_report", "tuner.actions.enqueue", "multiprocessing.popen_forkserver"),

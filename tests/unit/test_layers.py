@@ -224,6 +224,18 @@ def test_who_has_no_gpu_does_not_wait_for_their_driver_s_names(module: str) -> N
 
 
 @pytest.mark.slow
+def test_a_command_that_looks_does_not_wait_for_what_dispatches() -> None:
+    code = (
+        "import tuner.cli.main, sys;"
+        "sys.exit(', '.join({'tuner.dispatch', 'tuner.compose.start'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
 def test_a_command_s_process_imports_neither_optuna_nor_numpy() -> None:
     """They are two thirds of what the fork server of a study of commands would import."""
     code = (

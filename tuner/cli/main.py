@@ -37,7 +37,6 @@ from tuner.cli import (
 from tuner.cli.error_exit import Edge
 from tuner.cli.options import A_STUDY, STUDY_FILE, Source, WithArguments, WithCommand
 from tuner.compose.rank_check import refuse_several_ranks
-from tuner.compose.start import run_study
 from tuner.config import StudyConfig, load_study_file
 from tuner.config.storage_url import without_passwords
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_COME_BACK, ConfigError
@@ -177,9 +176,10 @@ def run(
         if winner is not None:
             print(winner.announcement, flush=True)
         lent = _lent(config, engine, adapts=adapt) if engine is not None else None
-        end = run_study(config, console, os.environ, serve_at, lent=lent)
         from tuner.compose import run_report
+        from tuner.compose.start import run_study
 
+        end = run_study(config, console, os.environ, serve_at, lent=lent)
         print(run_report.summary(end, config, _command_line()))
         if program is not None and end.exit_code == EXIT_BUDGET_REACHED:
             optuna_program.run_rest(program, config)

@@ -313,7 +313,10 @@ def test_pruning_callbacks_of_boosters(study_folder: StudyFolder) -> None:
     [
         # The ranks do all of it too.
         pytest.param("", 1e9, "COMPLETE", 2, marks=pytest.mark.nightly),
-        ('devices=2, strategy="ddp_spawn"', 1e9, "COMPLETE", 2),
+        # By day, `test_frameworks` completes trials of Lightning on two ranks.
+        pytest.param(
+            'devices=2, strategy="ddp_spawn"', 1e9, "COMPLETE", 2, marks=pytest.mark.nightly
+        ),
         ('devices=2, strategy="ddp_spawn"', -1e9, "PRUNED", 1),
     ],
     ids=["one", "ranks", "ranks that are pruned"],

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.allocations.lent import engine_config
-from tuner.compose.allocations.submission import refresh
-from tuner.domain.allocation import AllocationState
+from tuner.domain.allocation import Allocation, AllocationState
+from tuner.engines.port import Engine
 from tuner.engines.registry import open_engine
 from tuner.errors import ConfigError, EngineError
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, choose_study, reading
-from tuner.store.connection.database import open_database
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.allocations import note_seen
 from tuner.store.schema.models import AllocationRow
 
 
@@ -41,6 +44,18 @@ def look_at_engines(place: Place) -> Iterator[str]:
                 database.close()
         except EngineError as error:
             yield f"Allocations of {engine_name} are shown as last seen. {error}"
+
+
+def refresh(
+    database: Database, study_id: int, engine: Engine, study: str
+) -> tuple[Allocation, ...]:
+    """Queries the engine, and records the result."""
+    seen = engine.allocations(study)
+    note = partial(
+        note_seen, study_id=study_id, engine=engine.name, seen=seen, at=datetime.now(UTC)
+    )
+    database.access.run(note)
+    return seen
 
 
 def _open_engines(place: Place) -> tuple[int, str, list[str]]:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tuner.actions.commands import whoever_asks
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.allocations.lent import engine_config
+from tuner.compose.allocations.look import refresh
 from tuner.compose.allocations.trial_time import check_trial_time
 from tuner.compose.programs.program_text import check_text
 from tuner.compose.study_plan import check_study
@@ -33,7 +34,6 @@ from tuner.store.records.allocations import (
     forget_allocations,
     forget_interrupted,
     insert_allocations,
-    note_seen,
     stored_numbers,
 )
 from tuner.store.records.dispatchers.starts import lock_study
@@ -265,18 +265,6 @@ def _reserve(
     new = [Allocation(number=number, name="", state=AllocationState.PENDING) for number in numbers]
     insert_allocations(connection, study_id, new, submission)
     return numbers
-
-
-def refresh(
-    database: Database, study_id: int, engine: Engine, study: str
-) -> tuple[Allocation, ...]:
-    """Queries the engine, and records the result."""
-    seen = engine.allocations(study)
-    note = partial(
-        note_seen, study_id=study_id, engine=engine.name, seen=seen, at=datetime.now(UTC)
-    )
-    database.access.run(note)
-    return seen
 
 
 def scale(plan: Plan, wanted: NodeRange) -> Change:

@@ -154,6 +154,8 @@ def test_failures_say_what_happened_and_show_no_result(live: LiveStudy, page: Pa
         open_trial(page, live, number)
         page.get_by_text(sentence).first.wait_for()
         assert page.get_by_test_id("stMetricLabel").filter(has_text="result").count() == 0
+        # Drawn last: until then the last code of the page is another one.
+        assert_no_error_is_shown(page)
         known = page.get_by_test_id("stCode").last.inner_text()
         word = {FAILED: "failed", OUT_OF_MEMORY: "out of memory"}.get(number, "not a number")
         assert known.startswith(f"Trial {number} of study 'live': {word}\n")
