@@ -7,6 +7,6 @@ if __name__ == "__main__":
 
     refuse_shadow()
 
-    from tuner.cli.main import best_main
+    from tuner.cli import entry
 
-    best_main()
+    entry.best()

@@ -23,8 +23,8 @@ if __name__ == "__main__":
 
     refuse_shadow()
 
-    from tuner.cli.main import run_main
+    from tuner.cli import entry
 
-    run_main()
+    entry.run()
 else:
     sys.modules[__name__].__class__ = _CallableModule

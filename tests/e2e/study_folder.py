@@ -29,7 +29,7 @@ _BEST = (sys.executable, "-m", "tuner.best")
 _TUNER = (
     sys.executable,
     "-c",
-    "import sys; sys.argv[0] = 'tuner'; from tuner.cli.main import main; main()",
+    "import sys; sys.argv[0] = 'tuner'; from tuner.cli.entry import tuner; tuner()",
 )
 #: Of whoever starts the tests; would change what is printed or which devices there are.
 _NOT_INHERITED = (

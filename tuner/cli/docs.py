@@ -30,7 +30,7 @@ def docs(
     with Edge(debug, **_EDGE):
         import webbrowser
 
-        from tuner.cli.docs_site import build_site, check_installed, find_sources
+        from tuner.host.docs_site import build_site, check_installed, find_sources
 
         sources = find_sources()
         check_installed(sources)

@@ -12,13 +12,13 @@ from typing import NoReturn
 import optuna
 import typer
 
-from tuner.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
+from tuner.cli.entry import BEFORE_A_TRIAL, end_as_interrupted
+from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, TunerError
 
 #: Errors of writes to a full disk, or a terminal that is gone.
 _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 #: Imported with the first look at a database.
 _DAMAGE = "tuner.store.connection.damage"
-BEFORE_A_TRIAL = "Interrupted before a trial was started. Nothing is lost."
 TRIALS_ARE_SAFE = (
     "Every trial was stopped and what had finished is safe; the same command continues. With "
     "--debug it shows where; please report that."
@@ -66,11 +66,7 @@ class Edge:
         if error is None or isinstance(error, typer.Exit):
             _flush()
         if isinstance(error, KeyboardInterrupt):
-            # Where it came in the middle of an `exec` of text (an import that makes a dataclass),
-            # Python remembers that, and ends itself by the signal whatever the exit code is, until
-            # the next `exec` (`run_eval_code_obj` in CPython's Python/pythonrun.c).
-            exec("")
-            _leave(self._interrupted, EXIT_INTERRUPTED)
+            raise typer.Exit(end_as_interrupted(self._interrupted))
         if isinstance(error, Exception) and not isinstance(error, typer.Exit):
             if damage := _damage_of_a_database():
                 _leave(damage, EXIT_BAD_INPUT)

@@ -1,1 +1,1 @@
-"""This host: clocks, identities of processes, the installed distribution."""
+"""This host: clocks, identities of processes, the installed distribution and its documentation."""

@@ -167,6 +167,23 @@ def test_interrupt_while_the_program_is_imported(study_folder: StudyFolder) -> N
     continue_to_the_end(study_folder)
 
 
+@pytest.mark.parametrize("verb", ["run", "best"])
+def test_interrupt_while_the_command_line_is_imported(study_folder: StudyFolder, verb: str) -> None:
+    study_folder.study()
+    study_folder.is_cold = True
+    # The first that the command line imports of others.
+    study_folder.write(
+        "typer.py",
+        "import time\nfrom pathlib import Path\nPath('importing').touch()\ntime.sleep(600)\n",
+    )
+    running = study_folder.start_python("-m", f"tuner.{verb}", "study.yaml")
+    wait_until(lambda: "importing" in study_folder.files(), "it is imported")
+    running.signal(signal.SIGINT)
+    ended = running.wait()
+    message = "Interrupted before a trial was started. Nothing is lost.\n"
+    assert (ended.code, ended.out, ended.err) == (EXIT_INTERRUPTED, "", message)
+
+
 def test_killed_dispatcher_leaves_no_process_and_the_same_command_continues(
     study_folder: StudyFolder,
 ) -> None:

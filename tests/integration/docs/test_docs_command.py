@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.docs_site import DOCS, ROOT
-from tuner.cli.docs_site import build_site, find_sources
 from tuner.errors import EXIT_BAD_INPUT, LaunchError
+from tuner.host.docs_site import build_site, find_sources
 
 START = "import sys; sys.argv[0] = 'tuner'; from tuner.cli.main import main; main()"
 SMALL = "site_name: small\ntheme: {name: material, font: false}\n"
@@ -143,15 +143,13 @@ def test_sources_of_this_checkout_are_found() -> None:
 @pytest.mark.parametrize("is_shipped", [True, False])
 def test_sources_of_an_installed_package(is_shipped: bool, tmp_path: Path) -> None:
     installed = tmp_path / "lib"
-    (installed / "tuner" / "cli").mkdir(parents=True)
-    (installed / "tuner" / "host").mkdir()
+    (installed / "tuner" / "host").mkdir(parents=True)
     for name in (
         "__init__.py",
         "errors.py",
         "host/__init__.py",
         "host/distribution.py",
-        "cli/__init__.py",
-        "cli/docs_site.py",
+        "host/docs_site.py",
     ):
         shutil.copy(ROOT / "tuner" / name, installed / "tuner" / name)
     record = installed / "gpu_tuner-0.1.0.dist-info"
@@ -162,7 +160,7 @@ def test_sources_of_an_installed_package(is_shipped: bool, tmp_path: Path) -> No
     if is_shipped:
         share.mkdir(parents=True)
         (share / "mkdocs.yml").touch()
-    code = "from tuner.cli.docs_site import find_sources; print(find_sources())"
+    code = "from tuner.host.docs_site import find_sources; print(find_sources())"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
