@@ -281,3 +281,29 @@ def test_trial_that_waits_needs_no_suggestion(tmp_path, aside: OutOfProcessSampl
     assert search.params_of(asked.trial_id) == {"x": 0.25, "y": 0.75}
     assert search.counts.by_state()[TrialState.RUNNING] == 1
     database.close()
+
+
+#: Its dispatcher is dead, and the signal comes while it ends.
+ALONE = """
+import atexit, os, signal, sys, time
+from tuner.search.samplers.out_of_process import worker
+
+ready, end = os.pipe()
+if os.fork():
+    os.read(ready, 1)
+    os._exit(0)
+worker._outlive_sigterm()
+dispatcher = os.getppid()
+os.write(end, b".")
+while os.getppid() == dispatcher:
+    time.sleep(0.01)
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_worker_whose_dispatcher_was_killed_ends_without_a_word() -> None:
+    # The end of its output is the end of the worker.
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("", "")

@@ -116,7 +116,8 @@ def _outlive_sigterm() -> None:
 
     def leave_if_alone(_number: int, _frame: FrameType | None) -> None:
         if os.getppid() != dispatcher:
-            sys.exit(1)
+            # It may be about to end by itself, where an exception would be printed.
+            os._exit(1)
 
     signal.signal(signal.SIGTERM, leave_if_alone)
 
