@@ -9,9 +9,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from tuner.errors import EXIT_INTERRUPTED
-
-BEFORE_A_TRIAL = "Interrupted before a trial was started. Nothing is lost."
+from tuner.host.interruption import BEFORE_A_TRIAL, end_as_interrupted
 
 
 def tuner() -> None:
@@ -27,16 +25,6 @@ def run() -> None:
 def best() -> None:
     """Begins `python -m tuner.best`."""
     _command_line().best_main()
-
-
-def end_as_interrupted(message: str) -> int:
-    """Prints the message, and gives the exit code after Ctrl-C."""
-    # Where it came in the middle of an `exec` of text (an import that makes a dataclass), Python
-    # remembers that, and ends itself by the signal whatever the exit code is, until the next `exec`
-    # (`run_eval_code_obj` in CPython's Python/pythonrun.c).
-    exec("")
-    print(message, file=sys.stderr)
-    return EXIT_INTERRUPTED
 
 
 def _command_line() -> ModuleType:

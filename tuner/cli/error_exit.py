@@ -12,8 +12,8 @@ from typing import NoReturn
 import optuna
 import typer
 
-from tuner.cli.entry import BEFORE_A_TRIAL, end_as_interrupted
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, TunerError
+from tuner.host.interruption import BEFORE_A_TRIAL, end_as_interrupted
 
 #: Errors of writes to a full disk, or a terminal that is gone.
 _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

@@ -1,1 +1,1 @@
-"""This host: clocks, identities of processes, the installed distribution and its documentation."""
+"""This host: clocks, identities of processes, their end by Ctrl-C, the installed distribution."""
