@@ -23,8 +23,8 @@ from tuner.search.rungs.step_time import Pace
 from tuner.search.rungs.table import RungTable, Standing
 from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.feasibility import is_infeasible
+from tuner.search.samplers.curve_gp.inferred_space import CommonSpace
 from tuner.search.samplers.curve_gp.points import Steps
-from tuner.search.samplers.curve_gp.sampler import common_space
 
 #: Number of known trials below which no trial is judged.
 N_LEAST = 3
@@ -303,7 +303,7 @@ class SliceTable(RungTable):
         """Finds the parameters that all given trials have; returns whether these changed."""
         space: dict[str, BaseDistribution] = {
             name: each
-            for name, each in common_space(trials).items()
+            for name, each in CommonSpace().of(trials).items()
             if all(name in trial.params for trial in trials)
         }
         is_new = space != (self._encoding.space if self._encoding is not None else {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -32,6 +32,10 @@ def a_trial(
     return trial
 
 
+def curves_of(trials: Sequence[FrozenTrial]) -> list[tuple[FrozenTrial, dict[int, float]]]:
+    return [(each, thinned(each)) for each in trials]
+
+
 def test_points_lie_evenly_over_the_logarithm_of_the_step_and_the_last_is_one() -> None:
     curve = {step: float(step) for step in range(1, 53)}
     assert list(thinned(a_trial(curve))) == [1, 2, 3, 5, 8, 12, 18, 27, 41, 52]
@@ -57,13 +61,13 @@ def test_a_trial_that_says_nothing_is_not_informative() -> None:
 
 
 def test_scores_are_the_larger_the_better() -> None:
-    points, _ = observed([a_trial({1: 0.25})], is_maximized=False, limit=10)
+    points, _ = observed(curves_of([a_trial({1: 0.25})]), is_maximized=False, limit=10)
     assert [each.score for each in points] == [-0.25]
 
 
 def test_programs_that_report_nothing_are_known_by_their_ends() -> None:
     trials = [a_trial({}, number=n, state=TrialState.COMPLETE, value=float(n)) for n in range(3)]
-    points, steps = observed(trials, is_maximized=True, limit=10)
+    points, steps = observed(curves_of(trials), is_maximized=True, limit=10)
     assert [each.score for each in points] == [0.0, 1.0, 2.0]
     assert {steps.place(each.step) for each in points} == {1.0}
 
@@ -74,16 +78,17 @@ def test_a_step_has_its_place_by_its_logarithm() -> None:
 
 
 def test_how_far_a_training_diverged_does_not_matter() -> None:
-    curves = [a_trial({1: 0.5 + n / 100}, number=n) for n in range(20)]
-    points, _ = observed([*curves, a_trial({1: 1e30}, number=20)], is_maximized=False, limit=99)
-    ordinary = [each.score for each in points[:20]]
-    assert min(ordinary) - 1.0 < points[20].score < min(ordinary)
+    ordinary = [a_trial({1: 0.5 + n / 100}, number=n) for n in range(20)]
+    diverged = a_trial({1: 1e30}, number=20)
+    points, _ = observed(curves_of([*ordinary, diverged]), is_maximized=False, limit=99)
+    scores = [each.score for each in points[:20]]
+    assert min(scores) - 1.0 < points[20].score < min(scores)
 
 
 def test_the_longest_curves_come_first_and_some_of_the_others_are_among_them() -> None:
     short = [a_trial({1: 0.1}, number=n) for n in range(1000)]
     long = [a_trial({step: 0.1 for step in range(1, 30)}, number=1000 + n) for n in range(5)]
-    points, _ = observed([*short, *long], is_maximized=True, limit=100)
+    points, _ = observed(curves_of([*short, *long]), is_maximized=True, limit=100)
     numbers = {each.trial.number for each in points}
     assert len(points) == 100
     assert numbers >= set(range(1000, 1005))
@@ -100,7 +105,7 @@ def test_there_are_never_more_points_than_the_limit_and_all_are_finite(
     curves: list[dict[int, float]], limit: int
 ) -> None:
     trials = [a_trial(curve, number=n) for n, curve in enumerate(curves)]
-    points, steps = observed(trials, is_maximized=True, limit=limit)
+    points, steps = observed(curves_of(trials), is_maximized=True, limit=limit)
     assert len(points) <= limit
     assert all(math.isfinite(each.score) for each in points)
     assert all(0.0 <= steps.place(each.step) <= 1.0 for each in points)
@@ -109,9 +114,9 @@ def test_there_are_never_more_points_than_the_limit_and_all_are_finite(
 def test_the_best_trial_is_looked_at_however_many_longer_ones_are_newer() -> None:
     best = a_trial({1: 0.5, 2: 9.0}, number=0)
     others = [a_trial({1: 0.1, 2: 0.2, 4: 0.3}, number=k) for k in range(1, 50)]
-    points, _ = observed([best, *others], is_maximized=True, limit=30)
+    points, _ = observed(curves_of([best, *others]), is_maximized=True, limit=30)
     assert [each.step for each in points if each.trial is best] == [1, 2]
-    points, _ = observed([best, *others], is_maximized=False, limit=30)
+    points, _ = observed(curves_of([best, *others]), is_maximized=False, limit=30)
     assert len(points) <= 30
 
 
@@ -121,11 +126,11 @@ def test_only_reports_after_a_step_count_and_results_without_reports() -> None:
         a_trial({1: 0.1, 2: 0.2, 3: 0.3, 9: 0.4}, number=1),
         a_trial({}, number=2, state=TrialState.COMPLETE, value=0.7),
     ]
-    points, steps = observed(trials, is_maximized=True, limit=10, after=2)
+    points, steps = observed(curves_of(trials), is_maximized=True, limit=10, after=2)
     assert [(each.trial.number, each.step, each.score) for each in points] == [
         (1, 3, 0.3),
         (1, 9, 0.4),
         (2, 9, 0.7),
     ]
     assert (steps.first, steps.last) == (3, 9)
-    assert observed(trials[:1], is_maximized=True, limit=10, after=2)[0] == []
+    assert observed(curves_of(trials[:1]), is_maximized=True, limit=10, after=2)[0] == []

@@ -17,7 +17,8 @@ from tests.rung_notes import trust_note
 from tuner.search.rungs.order.stored_trust import TRUST_KEY
 from tuner.search.samplers.curve_gp import sampler
 from tuner.search.samplers.curve_gp.encoding import Encoding
-from tuner.search.samplers.curve_gp.sampler import CurveGPSampler, common_space
+from tuner.search.samplers.curve_gp.inferred_space import CommonSpace
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 
 SPACE: dict[str, BaseDistribution] = {
     "x": FloatDistribution(0.0, 1.0),
@@ -246,8 +247,24 @@ def test_the_space_is_what_ended_trials_have_in_common() -> None:
         params={"x": 0.1}, distributions={"x": SPACE["x"]}, state=TrialState.PRUNED
     )
     asked = create_trial(state=TrialState.RUNNING)
-    assert common_space([a_trial(0.5, {}), only_x, asked]).keys() == {"x"}
-    assert common_space([a_trial(0.5, {}, TrialState.RUNNING)]).keys() == {"x", "kind"}
+    assert CommonSpace().of([a_trial(0.5, {}), only_x, asked]).keys() == {"x"}
+    running = a_trial(0.5, {}, TrialState.RUNNING)
+    assert CommonSpace().of([running]).keys() == {"x", "kind"}
+
+
+def test_the_common_space_follows_what_is_shown() -> None:
+    only_x = create_trial(
+        params={"x": 0.1}, distributions={"x": SPACE["x"]}, state=TrialState.PRUNED
+    )
+    both, ends = a_trial(0.5, {}), a_trial(0.5, {}, TrialState.RUNNING)
+    for number, each in enumerate([both, only_x, ends]):
+        each.number = number
+    space = CommonSpace()
+    assert space.of([both]).keys() == {"x", "kind"}
+    assert space.of([both, only_x]).keys() == {"x"}
+    assert space.of([both, ends]).keys() == {"x", "kind"}
+    ends.state = TrialState.PRUNED
+    assert space.of([only_x, ends]).keys() == {"x"}
 
 
 @pytest.mark.parametrize("arguments", [{"n_startup_trials": 0}, {"random_share": 1.5}])

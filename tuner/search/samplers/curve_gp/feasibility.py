@@ -8,7 +8,8 @@ lowers the feasibility of its neighbours, not their predicted value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from tuner.search.samplers.curve_gp.acquisition import RowOf, Scales
 from tuner.search.samplers.curve_gp.points import is_informative
 from tuner.search.samplers.curve_gp.regression import Regression, normal_share_below, unfitted
 from tuner.search.trial_attributes.infeasible import is_marked, is_of_the_tuner
+from tuner.search.trial_attributes.memo import TrialMemo
 from tuner.search.trial_attributes.vector_curve import has_diverged
 
 Array = NDArray[np.float64]
@@ -44,6 +46,23 @@ def is_able(trial: FrozenTrial) -> bool:
     return not is_infeasible(trial) and works(trial)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What one trial says of feasibility."""
+
+    works: bool
+    is_informative: bool
+    constraints: Mapping[str, float]
+
+    @classmethod
+    def of(cls, trial: FrozenTrial) -> _Outcome:
+        return cls(
+            works=works(trial),
+            is_informative=is_informative(trial),
+            constraints=trial.constraints,
+        )
+
+
 class Feasibility:
     """Feasibility model of one study.
 
@@ -54,6 +73,7 @@ class Feasibility:
 
     def __init__(self) -> None:
         self._models: dict[str, Regression] = {}
+        self._outcomes = TrialMemo(_Outcome.of)
 
     def learn(
         self, trials: Sequence[FrozenTrial], row_of: RowOf, scales: Scales, *, limit: int
@@ -71,7 +91,8 @@ class Feasibility:
         """
         n_trials = max((each.number for each in trials), default=0) + 1
         known = []
-        for name, violations in _violations(trials, limit):
+        outcomes = [*zip(trials, self._outcomes.of(trials), strict=True)]
+        for name, violations in _violations(outcomes, limit):
             x = np.stack([row_of(each) for each, _ in violations])
             y = np.array([value for _, value in violations])
             if (y <= 0.0).any():
@@ -98,12 +119,13 @@ class Feasibility:
 
 
 def _violations(
-    trials: Sequence[FrozenTrial], limit: int
+    outcomes: Sequence[tuple[FrozenTrial, _Outcome]], limit: int
 ) -> Iterator[tuple[str, list[tuple[FrozenTrial, float]]]]:
     """By constraint that some trial breaks: trials and by how much they do, as far as is known."""
-    names = {key for each in trials for key in each.constraints if not is_of_the_tuner(key)}
+    names = {key for _, of in outcomes for key in of.constraints if not is_of_the_tuner(key)}
     for name in [_WORKS, *sorted(names)]:
-        known = [(each, value) for each in trials if (value := _violation(each, name)) is not None]
+        found = [(trial, _violation(of, name)) for trial, of in outcomes]
+        known = [(trial, value) for trial, value in found if value is not None]
         if not any(value > 0 for _, value in known):
             continue
         # Of those that keep it the newest.
@@ -112,13 +134,13 @@ def _violations(
         yield name, list(zip([each for each, _ in chosen], _scaled(chosen), strict=True))
 
 
-def _violation(trial: FrozenTrial, name: str) -> float | None:
+def _violation(outcome: _Outcome, name: str) -> float | None:
     if name:
-        value = trial.constraints.get(name)
+        value = outcome.constraints.get(name)
         return value if value is None or math.isfinite(value) else math.copysign(_LARGEST, value)
-    if not works(trial):
+    if not outcome.works:
         return 1.0
-    return -1.0 if is_informative(trial) else None
+    return -1.0 if outcome.is_informative else None
 
 
 def _scaled(known: Sequence[tuple[FrozenTrial, float]]) -> list[float]:

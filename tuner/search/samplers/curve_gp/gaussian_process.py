@@ -147,7 +147,9 @@ class GaussianProcess:
         return float(loss), slope
 
     def _covariance(self, logs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        return self._kernel(logs, x, x) + _noise(logs) * torch.eye(len(x), dtype=torch.float64)
+        covariance = self._kernel(logs, x, x)
+        covariance.diagonal().add_(_noise(logs))
+        return covariance
 
     def _kernel(self, logs: torch.Tensor, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         d, c = self._d, len(self._columns)
@@ -158,7 +160,7 @@ class GaussianProcess:
             other[:, :c] / scales,
             compute_mode="donot_use_mm_for_euclid_dist",
         )
-        kernel = logs[0].exp() * _matern(_SQRT_5 * apart)
+        kernel = _matern(apart.mul_(_SQRT_5)).mul_(logs[0].exp())
         if x.shape[1] == c:
             return kernel
         is_same = x[:, None, c] == other[None, :, c]
@@ -196,7 +198,9 @@ class Pairs:
 
 def _matern(far: torch.Tensor) -> torch.Tensor:
     """Matérn 5/2 of distances times the root of 5."""
-    return (1.0 + far + far.square() / 3.0) * torch.exp(-far)
+    # In place where it can be: memory takes most of the time.
+    bend = (1.0 + far).add_(far.square().div_(3.0))
+    return bend.mul_(far.neg().exp_())
 
 
 def _noise(logs: torch.Tensor) -> torch.Tensor:
@@ -231,16 +235,17 @@ class Posterior:
         cross = self.kernel(torch.from_numpy(x))
         mean = cross @ self.weights
         known = torch.linalg.solve_triangular(self.factor, cross.T, upper=False)
-        variance = self.variance - (known**2).sum(dim=0)
+        variance = self.variance - known.square_().sum(dim=0)
         return mean.numpy(), variance.clamp_min(1e-12).sqrt().numpy()
 
 
 def _cholesky(matrix: torch.Tensor) -> torch.Tensor:
     """Cholesky factor of a matrix that rounding may have made slightly indefinite."""
+    factor, failed = torch.linalg.cholesky_ex(matrix)
     eye = torch.eye(len(matrix), dtype=torch.float64)
-    for exponent in (0, 1e-6, 1e-4, 1e-2):
-        factor, failed = torch.linalg.cholesky_ex(matrix + exponent * eye)
+    for more in (1e-6, 1e-4, 1e-2):
         if not int(failed):
             break
+        factor, failed = torch.linalg.cholesky_ex(matrix + more * eye)
     found: torch.Tensor = factor
     return found

@@ -1,4 +1,4 @@
-"""The space of a program that suggests its parameters itself, inferred from its trials."""
+"""The space of a study, inferred from its trials: the program may suggest its parameters itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, get_args
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.trial_attributes.memo import TrialMemo
 from tuner.search_spaces import Parameter, Scalar, SearchSpace
 from tuner.search_spaces.space import Distribution
 
@@ -135,3 +136,40 @@ def _between(distribution: Distribution, values: _Values) -> frozenset[int]:
         return values.present
     between = frozenset(range(min(values.present), max(values.present) + 1))
     return values.present if between & values.absent else between
+
+
+class CommonSpace:
+    """The parameters that all ended trials have; those of running trials if none has ended.
+
+    A trial that failed may have failed before it suggested all.
+    """
+
+    def __init__(self) -> None:
+        self._spaces = TrialMemo(self._known_space)
+        #: The different spaces of the trials of the last call: mostly one.
+        self._different: list[dict[str, BaseDistribution]] = []
+
+    def of(self, trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
+        """By name, in alphabetical order, without parameters that have only one value.
+
+        Args:
+            trials: With their parameters.
+        """
+        states = (TrialState.COMPLETE, TrialState.PRUNED)
+        ended = [each for each in trials if each.state in states]
+        spaces = {id(each): each for each in self._spaces.of(ended or trials)}
+        first, *others = self._different = [*spaces.values()] or [{}]
+        return {
+            name: each
+            for name, each in sorted(first.items())
+            if not each.single() and all(other.get(name) == each for other in others)
+        }
+
+    def _known_space(self, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """A trial's space; the same object for equal spaces."""
+        space = trial.distributions
+        for known in self._different:
+            if known == space:
+                return known
+        self._different.append(space)
+        return space

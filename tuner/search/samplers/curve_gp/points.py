@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,7 @@ def thinned(trial: FrozenTrial) -> dict[int, float]:
     return {step: value for step, value in points.items() if abs(value) < _LARGEST}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(NamedTuple):
     """One point of one trial's curve."""
 
     trial: FrozenTrial
@@ -73,12 +73,16 @@ class Steps:
 
 
 def observed(
-    trials: Sequence[FrozenTrial], *, is_maximized: bool, limit: int, after: int = 0
+    curves: Sequence[tuple[FrozenTrial, Mapping[int, float]]],
+    *,
+    is_maximized: bool,
+    limit: int,
+    after: int = 0,
 ) -> tuple[list[Observed], Steps]:
     """Collects the observed points of trials.
 
     Args:
-        trials: With their reports.
+        curves: Trials, each with its thinned reports.
         is_maximized: Whether larger values are better.
         limit: Maximum number of points: those of the best trials and of the longest curves first.
         after: Only reports after this step count, and results without reports.
@@ -87,13 +91,11 @@ def observed(
         The points, with outliers clipped, and the range of their steps.
     """
     sign = 1.0 if is_maximized else -1.0
-    curves = [(trial, _after(after, thinned(trial))) for trial in trials]
+    curves = [(trial, _after(after, curve)) for trial, curve in curves]
     ends = [step for _, curve in curves for step in curve]
     steps = Steps(first=min(ends, default=0), last=max(ends, default=0))
     points = {
-        trial.number: [
-            Observed(trial=trial, step=step, score=sign * value) for step, value in curve.items()
-        ]
+        trial.number: [Observed(trial, step, sign * value) for step, value in curve.items()]
         or _end_of(trial, steps.last, sign)
         for trial, curve in curves
     }
@@ -101,7 +103,7 @@ def observed(
     return _fenced(_chosen(points, limit)), steps
 
 
-def _after(step: int, curve: dict[int, float]) -> dict[int, float]:
+def _after(step: int, curve: Mapping[int, float]) -> Mapping[int, float]:
     return {each: value for each, value in curve.items() if each > step} if step else curve
 
 
@@ -173,4 +175,5 @@ def inputs(
         steps: The range of their steps.
         row_of: [d], a trial's configuration, between 0 and 1.
     """
-    return np.stack([np.append(row_of(each.trial), steps.place(each.step)) for each in points])
+    rows = np.stack([row_of(each.trial) for each in points])
+    return np.column_stack([rows, [steps.place(each.step) for each in points]])

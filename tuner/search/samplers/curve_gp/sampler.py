@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from tuner.search.samplers.curve_gp.acquisition import Scales
 from tuner.search.samplers.curve_gp.activity import Activity
 from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.feasibility import Feasibility
-from tuner.search.samplers.curve_gp.inferred_space import inferred_space
+from tuner.search.samplers.curve_gp.inferred_space import CommonSpace, inferred_space
 from tuner.search.samplers.curve_gp.points import N_LEADERS, is_informative
 from tuner.search.samplers.curve_gp.several_objectives import SeveralObjectives
 from tuner.search.samplers.curve_gp.single_objective import OneObjective
+from tuner.search.trial_attributes.memo import TrialMemo
 from tuner.search_spaces import SearchSpace
 from tuner.store.optuna_compat import trials_of
 
@@ -103,6 +104,8 @@ class CurveGPSampler(BaseSampler):
         self._one = OneObjective(MAX_POINTS)
         self._several = SeveralObjectives(MAX_POINTS, scalarizes=scalarizes)
         self._feasibility = Feasibility()
+        self._are_informative = TrialMemo(is_informative)
+        self._common_space = CommonSpace()
         self._encoding: Encoding | None = None
         self._is_declared = False
         self._activity: Activity | None = None
@@ -123,7 +126,7 @@ class CurveGPSampler(BaseSampler):
         self._infer(trials)
         if self._activity is not None:
             return dict(self._activity.space)
-        return common_space([each for each in trials if each.distributions])
+        return self._common_space.of([each for each in trials if each.distributions])
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -131,7 +134,7 @@ class CurveGPSampler(BaseSampler):
         shown = trials_of(study)
         self._infer(shown)
         trials = [each for each in shown if self._has_all(each, search_space)]
-        n_known = sum(is_informative(each) for each in trials)
+        n_known = sum(self._are_informative.of(trials))
         if not search_space or n_known < self.n_startup_trials:
             return {}
         if self._rng.random() < self.random_share:
@@ -257,20 +260,3 @@ class CurveGPSampler(BaseSampler):
 def _activity_in(space: SearchSpace) -> Activity | None:
     """The conditions of a space; None without any."""
     return Activity(space) if any(each.when for each in space.parameters) else None
-
-
-def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
-    """The parameters that all ended trials have; those of running trials if none has ended.
-
-    A trial that failed may have failed before it suggested all.
-    """
-    ended = [each for each in trials if each.state in (TrialState.COMPLETE, TrialState.PRUNED)]
-    common: dict[str, BaseDistribution] | None = None
-    for trial in ended or trials:
-        has = trial.distributions
-        common = {
-            name: each
-            for name, each in (has if common is None else common).items()
-            if name in has and has[name] == each
-        }
-    return {name: each for name, each in sorted((common or {}).items()) if not each.single()}

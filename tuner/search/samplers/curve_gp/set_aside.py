@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.samplers.curve_gp.acquisition import RowOf
-from tuner.search.samplers.curve_gp.feasibility import is_able
 
 Array = NDArray[np.float64]
 
@@ -28,7 +27,7 @@ def set_aside(
     """The most promising of the pruned, paused and queued trials.
 
     Args:
-        trials: The study's trials.
+        trials: Those of the study that worked and broke no constraint.
         row_of: Encodes a trial.
         gains: Maps [m, c] configurations to [m] expected gains.
 
@@ -36,7 +35,7 @@ def set_aside(
         [m, c] configurations, the best first; None without any.
     """
     states = (TrialState.PRUNED, TrialState.WAITING)
-    found = [row_of(each) for each in trials if each.state in states and is_able(each)]
+    found = [row_of(each) for each in trials if each.state in states]
     if not found:
         return None
     rows = np.stack(found)

@@ -22,7 +22,7 @@ from tuner.search.samplers.curve_gp.hypervolume import (
     front_of,
     reference_point,
 )
-from tuner.search.samplers.curve_gp.points import Observed, inputs, observed
+from tuner.search.samplers.curve_gp.points import Observed, inputs, observed, thinned
 from tuner.search.samplers.curve_gp.regression import Regression, standardized
 from tuner.search.samplers.curve_gp.scalarization import Weighting
 from tuner.search.samplers.curve_gp.set_aside import set_aside
@@ -116,12 +116,13 @@ class SeveralObjectives:
         if begun:
             rows = np.stack([row_of(each) for each in begun])
             objectives = [each.believing(rows) for each in objectives]
-        outlook = _outlook(trials, objectives, row_of)
+        able = [each for each in trials if is_able(each)]
+        outlook = _outlook(able, objectives, row_of)
         if outlook is None:
             return None
         is_weighted = self._scalarizes or len(directions) > _MOST_FOR_HYPERVOLUME
         weighting = Weighting(outlook.front, outlook.reference, rng) if is_weighted else None
-        aside = set_aside(trials, row_of, lambda rows: _gains(rows, objectives, outlook, weighting))
+        aside = set_aside(able, row_of, lambda rows: _gains(rows, objectives, outlook, weighting))
         known = objectives if aside is None else [each.believing(aside) for each in objectives]
         return Acquisition(
             gains=lambda rows: _gains(rows, known, outlook, weighting),
@@ -138,7 +139,8 @@ class SeveralObjectives:
     ) -> _Objective | None:
         ones = [of_one_objective(each, place) for each in trials]
         is_maximized = direction is StudyDirection.MAXIMIZE
-        points, steps = observed(ones, is_maximized=is_maximized, limit=self._limit)
+        curves = [(each, thinned(each)) for each in ones]
+        points, steps = observed(curves, is_maximized=is_maximized, limit=self._limit)
         if not points:
             return None
         x = inputs(points, steps, row_of)
@@ -156,9 +158,8 @@ def _last(points: Sequence[Observed], scores: Array) -> dict[int, float]:
 
 
 def _outlook(
-    trials: Sequence[FrozenTrial], objectives: Sequence[_Objective], row_of: RowOf
+    able: Sequence[FrozenTrial], objectives: Sequence[_Objective], row_of: RowOf
 ) -> _Outlook | None:
-    able = [each for each in trials if is_able(each)]
     seen = [each for each in able if all(each.number in one.last for one in objectives)]
     if not seen:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -15,9 +16,16 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.search.rungs.order.stored_trust import last_open_step
 from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
 from tuner.search.samplers.curve_gp.feasibility import is_able
-from tuner.search.samplers.curve_gp.points import N_LEADERS, Observed, inputs, observed
+from tuner.search.samplers.curve_gp.points import (
+    N_LEADERS,
+    Observed,
+    inputs,
+    observed,
+    thinned,
+)
 from tuner.search.samplers.curve_gp.regression import Regression, normalized
 from tuner.search.samplers.curve_gp.set_aside import set_aside
+from tuner.search.trial_attributes.memo import TrialMemo
 
 if TYPE_CHECKING:
     from tuner.search.samplers.curve_gp.gaussian_process import Posterior
@@ -35,6 +43,8 @@ class OneObjective:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._model = Regression()
+        self._curves = TrialMemo(thinned)
+        self._are_able = TrialMemo(is_able)
 
     def learn(
         self,
@@ -58,9 +68,11 @@ class OneObjective:
         """
         is_maximized = directions[0] is StudyDirection.MAXIMIZE
         after = last_open_step(trials)
-        points, steps = observed(trials, is_maximized=is_maximized, limit=self._limit, after=after)
-        able = {each.number for each in trials if is_able(each)}
-        counts = np.array([each.trial.number in able for each in points], dtype=bool)
+        curves = [*zip(trials, self._curves.of(trials), strict=True)]
+        points, steps = observed(curves, is_maximized=is_maximized, limit=self._limit, after=after)
+        able = [*itertools.compress(trials, self._are_able.of(trials))]
+        numbers = {each.number for each in able}
+        counts = np.array([each.trial.number in numbers for each in points], dtype=bool)
         if not counts.any():
             return None
         x = inputs(points, steps, row_of)
@@ -71,13 +83,13 @@ class OneObjective:
         ends, _ = known.predict(at_the_end(x[:, :-1]))
         best = max(float(y[counts].max()), float(ends[counts].max()))
         begun = [row_of(each) for each in trials if each.state is TrialState.RUNNING]
-        aside = set_aside(trials, row_of, partial(_gains, known, best))
+        aside = set_aside(able, row_of, partial(_gains, known, best))
         tried = begun if aside is None else [*begun, *aside]
         if tried:
             rows = at_the_end(np.stack(tried))
             believed, _ = known.predict(rows)
             known = model.given(np.vstack([x, rows]), np.append(y, believed))
-        return Acquisition(gains=partial(_gains, known, best), leaders=_leaders(points, able))
+        return Acquisition(gains=partial(_gains, known, best), leaders=_leaders(points, numbers))
 
 
 def _gains(known: Posterior, best: float, configurations: Array) -> Array:
