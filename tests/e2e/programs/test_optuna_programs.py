@@ -180,6 +180,8 @@ def test_a_second_optimize_of_the_program_is_named_and_not_run(
     assert "worked" not in ended.text
     assert "after" not in ended.out.partition("best is")[2].replace("after study.optimize", "")
     assert "The rest of the program, from the study.optimize in line 9 on, is not run." in ended.out
+    proposed = study_folder.tuner("init", "proposed.yaml", "--from", "plain.py")
+    assert "not used: of the calls of study.optimize in lines 4, 9" in proposed.out, proposed.text
 
 
 def test_a_block_around_optimize_is_named_and_left_before_trials(study_folder: StudyFolder) -> None:

@@ -25,6 +25,7 @@ from tuner.config.storage_url import masked_url
 from tuner.errors import ConfigError
 from tuner.frameworks.optuna_programs.scan import (
     OPTIMIZE,
+    FoundCall,
     find_calls,
     find_passed_on,
     has_shared_trials,
@@ -85,7 +86,7 @@ def read_program(file: Path, arguments: Sequence[str], environ: Mapping[str, str
 
 def is_optuna_program(file: Path) -> bool:
     """Whether a Python file calls `study.optimize`."""
-    return file.suffix == ".py" and any(each.name == OPTIMIZE for each in find_calls(file))
+    return file.suffix == ".py" and bool(_calls_of_optimize(file))
 
 
 def propose_study(file: Path, target: Path) -> list[str]:
@@ -105,6 +106,7 @@ def propose_study(file: Path, target: Path) -> list[str]:
     asked = _record(file, ())
     _write(target, _study_text(file, (), asked, target, is_generated=False))
     notes = [f"used: {'; '.join(asked.used)}.", *(f"not used: {each}." for each in asked.not_used)]
+    notes += _other_calls(file)
     if n := len(asked.enqueued):
         trials = f"{n} enqueued trial{'s' if n > 1 else ''}"
         notes.append(f"not carried over: {trials}. Enqueue them: tuner enqueue {target} --params")
@@ -122,16 +124,10 @@ def announce(program: ProgramStudy, config: StudyConfig, console: Console) -> No
         f"used: {'; '.join(asked.used)}",
         *(f"not used: {each}." for each in asked.not_used),
     ]
-    calls = [each for each in find_calls(program.program) if each.name == OPTIMIZE]
-    places = [str(each.line) for each in calls]
+    calls = _calls_of_optimize(program.program)
     for block in calls[0].blocks if calls else ():
         lines.append(f"{block}: the block is left before the trials run, and entered again after.")
-    if len(places) > 1:
-        lines.append(
-            f"not used: of the calls of study.optimize in lines {', '.join(places)}, all but the "
-            "first one that the program reaches. Put the others into programs of their own."
-        )
-    for each in lines:
+    for each in [*lines, *_other_calls(program.program)]:
         console.print(each, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -171,6 +167,21 @@ def run_rest(program: ProgramStudy, config: StudyConfig) -> None:
             f"{program.program}: the part after study.optimize failed with exit code {code}. The "
             "study itself is complete."
         )
+
+
+def _calls_of_optimize(file: Path) -> list[FoundCall]:
+    return [each for each in find_calls(file) if each.name == OPTIMIZE]
+
+
+def _other_calls(file: Path) -> list[str]:
+    """Says that a program has further calls of `study.optimize`; nothing if it has one."""
+    lines = [str(each.line) for each in _calls_of_optimize(file)]
+    if len(lines) < 2:
+        return []
+    return [
+        f"not used: of the calls of study.optimize in lines {', '.join(lines)}, all but the first "
+        "one that the program reaches. Put the others into programs of their own."
+    ]
 
 
 def _refuse_what_cannot_be_read(file: Path) -> None:
