@@ -7,9 +7,14 @@ dispatcher, and others are queued. A program that fails or hangs only causes a m
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections import deque
@@ -27,6 +32,7 @@ from tuner.errors import TunerError
 from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.launch.local_host.processes import signal_group
 from tuner.launch.protocols import Guard
+from tuner.monitoring import hook_entry
 from tuner.monitoring.alert_watch import AlertWatch
 from tuner.search.incumbent import BestTrial
 from tuner.search_spaces import ParamValue
@@ -193,17 +199,25 @@ class Hooks:
     # -- programs ----------------------------------------------------------------------------
 
     def _start(self, waiting: _Waiting) -> None:
-        try:
-            process = self._launch(waiting)
-        except OSError as error:
-            self._say_failure(waiting.hook, f"could not be started: {error.strerror or error}")
-            return
-        if self._groups is not None:
-            self._groups.watch(process.pid)
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb", buffering=0) as may_start:
+            try:
+                process = self._launch(waiting, reading)
+            except OSError as error:
+                self._say_failure(waiting.hook, f"could not be started: {error.strerror or error}")
+                return
+            finally:
+                os.close(reading)
+            if self._groups is not None:
+                self._groups.watch(process.pid)
+            with contextlib.suppress(BrokenPipeError):  # It was ended already.
+                may_start.write(b"\n")
         deadline_s = self._now() + self._terms.limit_s
         self._running.append(_Running(hook=waiting.hook, process=process, deadline_s=deadline_s))
 
-    def _launch(self, waiting: _Waiting) -> subprocess.Popen[bytes]:
+    def _launch(self, waiting: _Waiting, may_start: int) -> subprocess.Popen[bytes]:
+        command = self._terms.commands[waiting.hook]
+        _refuse_missing(command[0], self._terms.folder)
         # A file and no pipe, because a program may not read its input.
         with tempfile.TemporaryFile() as told, self._terms.log.open("ab") as log:
             told.write(json.dumps(waiting.payload).encode() + b"\n")
@@ -214,7 +228,8 @@ class Hooks:
             log.write(f"-- {time_text} {waiting.hook.value}{about}\n".encode())
             log.flush()
             return subprocess.Popen(
-                self._terms.commands[waiting.hook],
+                [sys.executable, "-I", "-S", hook_entry.__file__, str(may_start), *command],
+                pass_fds=(may_start,),
                 stdin=told,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -296,6 +311,14 @@ class Hooks:
             signal_group(running.process.pid, signal.SIGKILL)
             ends_in_time(running.process, what="The program of a hook")
             self._forget(running)
+
+
+def _refuse_missing(program: str, folder: Path) -> None:
+    """Raises the error that an attempt to start the program would."""
+    place = os.path.join(folder, program) if os.path.dirname(program) else program
+    if shutil.which(place) is None:
+        code = errno.EACCES if os.path.exists(place) else errno.ENOENT
+        raise OSError(code, os.strerror(code), program)
 
 
 def _of_trial(ended: Ended) -> dict[str, object]:

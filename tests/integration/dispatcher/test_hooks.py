@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +21,8 @@ from tuner.dispatch.notices import Ended, Said, Snapshot
 from tuner.dispatch.terms import Result
 from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
 from tuner.errors import DeviceError
+from tuner.launch.protocols import Guard
+from tuner.monitoring import hook_entry
 from tuner.monitoring.hooks import Hook, Hooks, HookTerms
 from tuner.search.study import BestTrial
 
@@ -70,7 +75,7 @@ def ended(number: int, outcome: Outcome = Outcome.COMPLETED, **fields: Any) -> E
 class HooksOfATest:
     """Hooks in a folder of the test's, and a view that remembers."""
 
-    def __init__(self, folder: Path, **terms: Any) -> None:
+    def __init__(self, folder: Path, groups: Guard | None = None, **terms: Any) -> None:
         self.folder = folder
         self.now_s = 0.0
         self.view = RecordingView()
@@ -79,7 +84,10 @@ class HooksOfATest:
             commands=commands, study="digits", folder=folder, log=folder / "hooks.log"
         )
         self.hooks = Hooks(
-            replace(given, **terms), self.view, lambda: time.monotonic() + self.now_s
+            replace(given, **terms),
+            self.view,
+            lambda: time.monotonic() + self.now_s,
+            groups=groups,
         )
 
     @property
@@ -216,6 +224,47 @@ def test_program_that_is_gone_is_said(make) -> None:
         "on_best could not be started: No such file or directory"
     ]
     assert [told["hook"] for told in world.told] == ["on_finish"]
+
+
+class LateGuard:
+    """Knows of a group only after a while, and whether a program had begun by then."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.has_begun: list[bool] = []
+        self.watched: set[int] = set()
+
+    def watch(self, group: int) -> None:
+        time.sleep(0.5)
+        self.watched.add(group)
+        self.has_begun.append((self._folder / "told.jsonl").exists())
+
+    def release(self, group: int) -> None:
+        self.watched.remove(group)
+
+
+def test_a_program_begins_only_once_the_guardian_knows_it(make, tmp_path: Path) -> None:
+    guard = LateGuard(tmp_path)
+    world = make(groups=guard)
+    world.happens(ended(3))
+    world.finish()
+    assert [told["hook"] for told in world.told] == ["on_best", "on_finish"]
+    assert not guard.has_begun[0]
+    assert not guard.watched
+
+
+@pytest.mark.parametrize(("word", "is_run"), [(b"\n", True), (b"", False)], ids=["told", "killed"])
+def test_a_program_whose_dispatcher_was_killed_before_does_not_begin(
+    tmp_path: Path, word: bytes, is_run: bool
+) -> None:
+    reading, writing = os.pipe()
+    command = [sys.executable, "-I", "-S", hook_entry.__file__, str(reading), "touch", "begun"]
+    entry = subprocess.Popen(command, pass_fds=(reading,), cwd=tmp_path)
+    os.write(writing, word)
+    os.close(writing)
+    os.close(reading)
+    assert entry.wait(PATIENCE_S) == 0
+    assert (tmp_path / "begun").exists() is is_run
 
 
 def test_program_that_hangs_is_ended_with_all_that_it_started(make) -> None:
