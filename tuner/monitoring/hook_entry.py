@@ -4,7 +4,7 @@
 
 The dispatcher says so after it has told the guardian of the process. Without, a dispatcher that is
 killed in between would leave the program behind. The program takes the place of this process, which
-imports only the standard library: it starts in some 15 ms.
+imports only the standard library: it starts in some 20 ms.
 """
 
 from __future__ import annotations

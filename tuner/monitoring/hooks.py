@@ -199,21 +199,27 @@ class Hooks:
     # -- programs ----------------------------------------------------------------------------
 
     def _start(self, waiting: _Waiting) -> None:
+        try:
+            process = self._begin(waiting)
+        except OSError as error:
+            self._say_failure(waiting.hook, f"could not be started: {error.strerror or error}")
+            return
+        deadline_s = self._now() + self._terms.limit_s
+        self._running.append(_Running(hook=waiting.hook, process=process, deadline_s=deadline_s))
+
+    def _begin(self, waiting: _Waiting) -> subprocess.Popen[bytes]:
+        """Starts a process that becomes the program as soon as the guardian knows it."""
         reading, writing = os.pipe()
         with os.fdopen(writing, "wb", buffering=0) as may_start:
             try:
                 process = self._launch(waiting, reading)
-            except OSError as error:
-                self._say_failure(waiting.hook, f"could not be started: {error.strerror or error}")
-                return
             finally:
                 os.close(reading)
             if self._groups is not None:
                 self._groups.watch(process.pid)
             with contextlib.suppress(BrokenPipeError):  # It was ended already.
                 may_start.write(b"\n")
-        deadline_s = self._now() + self._terms.limit_s
-        self._running.append(_Running(hook=waiting.hook, process=process, deadline_s=deadline_s))
+        return process
 
     def _launch(self, waiting: _Waiting, may_start: int) -> subprocess.Popen[bytes]:
         command = self._terms.commands[waiting.hook]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -265,6 +266,17 @@ def test_a_program_whose_dispatcher_was_killed_before_does_not_begin(
     os.close(reading)
     assert entry.wait(PATIENCE_S) == 0
     assert (tmp_path / "begun").exists() is is_run
+
+
+def test_a_hook_without_a_free_descriptor_only_causes_a_message(make) -> None:
+    world = make()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        world.happens(ended(3))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "on_best could not be started: Too many open files" in world.said[0]
 
 
 def test_program_that_hangs_is_ended_with_all_that_it_started(make) -> None:
