@@ -19,7 +19,10 @@ from tuner.search_spaces import Parameter, ParamValue, SearchSpace
 Floats = npt.NDArray[np.float64]
 
 #: Nearest recorded configurations that a curve is made of.
-N_NEAR = 5
+N_NEAR = 64
+#: Singular values of the equations below this fraction of the largest are taken as zero: rows with
+#: the same configuration then share their weight.
+_SINGULAR = 1e-10
 _KEYS = ("names", "x", "value", "seconds")
 
 
@@ -61,8 +64,9 @@ class Curves(Protocol):
 class CurveTable:
     """Curves of many configurations of one program.
 
-    Other configurations get the mean of their nearest ones, weighted by the inverse square of the
-    distance, with each parameter scaled to its range (logarithmic if the space is).
+    Other configurations get the value of a thin plate spline through their nearest ones (Duchon,
+    1977), with each parameter scaled to its range (logarithmic if the space is). No value is beyond
+    those of the nearest ones. Where the nearest one has no number, there is none.
 
     Args:
         space: The study's space; each of its parameters must be in the table.
@@ -89,8 +93,7 @@ class CurveTable:
         for parameter in self._parameters:
             _check_parameter(parameter, names)
         columns = [list(names).index(each.name) for each in self._parameters]
-        scaled = [_scaled(p, x[:, i]) for p, i in zip(self._parameters, columns, strict=True)]
-        self._points: Floats = np.stack(scaled, axis=1)
+        self._points: Floats = points_of(space, names, x)
         self._squares: Floats = (self._points**2).sum(axis=1)
         self._values, self._seconds = values, seconds
         self._raw = x[:, columns]
@@ -124,10 +127,48 @@ class CurveTable:
         # |a - b|^2 = |a|^2 - 2 ab + |b|^2: one product in place of a table of differences.
         at = np.array(point)
         distances = np.maximum(0.0, self._squares - 2.0 * (self._points @ at) + at @ at)
-        near = np.argpartition(distances, min(N_NEAR, len(distances) - 1))[:N_NEAR]
-        weights = 1.0 / (distances[near] + 1e-12)
-        weights /= weights.sum()
-        return Curve(values=weights @ self._values[near], seconds=weights @ self._seconds[near])
+        near = np.argsort(distances)[:N_NEAR]
+        # A training that diverges says nothing of one that does not.
+        is_number = np.isfinite(self._values[near])
+        near = near[(is_number == is_number[0]).all(axis=1)]
+        weights = _spline_weights(self._points[near] - at)
+        return Curve(
+            values=_between(self._values[near], weights),
+            # A spline may fall where times hardly grow.
+            seconds=np.maximum.accumulate(_between(self._seconds[near], weights)),
+        )
+
+
+def _between(rows: Floats, weights: Floats) -> Floats:
+    """[n_steps], the weighted sum of rows, held within their range at each step."""
+    return np.clip(weights @ rows, rows.min(axis=0), rows.max(axis=0))
+
+
+def _spline_weights(offsets: Floats) -> Floats:
+    """[n], by which points add up to the thin plate spline at the origin.
+
+    The spline has the least bending of all functions through the points. Its weights do not depend
+    on their values, so that one solution serves all steps.
+
+    Source: Duchon, "Splines minimizing rotation-invariant semi-norms in Sobolev spaces" (1977).
+
+    Args:
+        offsets: [n, d], the points.
+    """
+    n = len(offsets)
+    offsets = offsets / (np.linalg.norm(offsets, axis=1).max() or 1.0)
+    linear = np.concatenate([np.ones((n, 1)), offsets], axis=1)
+    between = np.linalg.norm(offsets[:, None] - offsets, axis=2)
+    equations = np.block([[_plate(between), linear], [linear.T, np.zeros((linear.shape[1],) * 2)]])
+    from_origin = _plate(np.linalg.norm(offsets, axis=1))
+    wanted = np.concatenate([from_origin, [1.0], np.zeros(linear.shape[1] - 1)])
+    # Least squares and not an inverse: neighbors may agree in a parameter, or be the same point.
+    return np.asarray(np.linalg.lstsq(equations, wanted, rcond=_SINGULAR)[0][:n])
+
+
+def _plate(distances: Floats) -> Floats:
+    """r² log r, which is 0 at 0."""
+    return distances**2 * np.log(np.maximum(distances, np.finfo(float).tiny))
 
 
 def read_table(path: Path, space: SearchSpace) -> CurveTable:
@@ -183,6 +224,19 @@ def _check_parameter(parameter: Parameter, names: Sequence[str]) -> None:
             f"{parameter.name!r} is categorical, and a table has numbers. Give it as an int.",
             key="--curves",
         )
+
+
+def points_of(space: SearchSpace, names: Sequence[str], x: Floats) -> Floats:
+    """[n, n_parameters], configurations with each parameter scaled to its range.
+
+    Args:
+        space: The study's space, without categorical parameters.
+        names: Parameters, in the order of the columns of `x`.
+        x: [n, n_names], the configurations.
+    """
+    columns = [list(names).index(each.name) for each in space.parameters]
+    scaled = [_scaled(p, x[:, i]) for p, i in zip(space.parameters, columns, strict=True)]
+    return np.stack(scaled, axis=1)
 
 
 def _scaled(parameter: Parameter, column: Floats) -> Floats:

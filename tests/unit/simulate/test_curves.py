@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tuner.errors import ConfigError
 from tuner.search_spaces import SearchSpace, parse_space
@@ -48,6 +49,82 @@ def test_one_between_two_lies_between_them_on_the_scale_of_the_space(tmp_path: P
     values = table(tmp_path).curve({"lr": 10**-2.25}).values
     assert 2.5 < values[0] < 3.0
     assert values[0] == pytest.approx(2.75, abs=0.1)
+
+
+def a_plane(x: NDArray[np.float64]) -> dict[str, Any]:
+    """A table whose values are a plane over two parameters, and grow with each of three steps."""
+    level = 1.0 + x[:, 0] - 2.0 * x[:, 1]
+    steps = np.arange(1.0, 4.0)
+    return {
+        "names": np.array(["a", "b"]),
+        "x": x,
+        "value": level[:, None] * steps,
+        "seconds": np.tile(10.0 * steps, (len(x), 1)),
+    }
+
+
+UNIT = {name: {"type": "float", "low": 0.0, "high": 1.0} for name in ("a", "b")}
+
+
+def test_a_plane_is_found_exactly(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(0).uniform(size=(200, 2))
+    found = table(tmp_path, parse_space(UNIT), **a_plane(drawn)).curve({"a": 0.5, "b": 0.4})
+    assert found.values == pytest.approx([0.7, 1.4, 2.1])
+    assert found.seconds == pytest.approx([10.0, 20.0, 30.0])
+
+
+def test_a_bent_surface_is_found_better_than_by_the_mean_of_five(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, others = rng.uniform(size=(400, 2)), rng.uniform(size=(50, 2))
+
+    def surface(at: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.sin(3 * at[:, 0]) * np.cos(4 * at[:, 1]))
+
+    arrays = {**a_plane(x), "value": np.repeat(surface(x)[:, None], 3, axis=1)}
+    curves = table(tmp_path, parse_space(UNIT), **arrays)
+    found = [curves.curve({"a": float(a), "b": float(b)}).values[-1] for a, b in others]
+    means = []
+    for at in others:
+        squares = ((x - at) ** 2).sum(axis=1)
+        near = np.argsort(squares)[:5]
+        means.append(np.average(surface(x)[near], weights=1 / squares[near]))
+    true = surface(others)
+    assert np.abs(found - true).mean() < 0.5 * np.abs(np.array(means) - true).mean()
+
+
+def test_no_value_is_beyond_those_that_were_recorded(tmp_path: Path) -> None:
+    # A cliff, on both sides of which a spline swings.
+    value = np.repeat([0.0, 100.0], [6, 3])[:, None] * np.ones(4)
+    curves = table(tmp_path, value=value)
+    between = [curves.curve({"lr": float(lr)}).values[0] for lr in np.logspace(-4, 0, 50)]
+    assert min(between) >= 0.0
+    assert max(between) <= 100.0
+
+
+def test_equal_configurations_share_their_weight(tmp_path: Path) -> None:
+    # Two seeds of each: their mean is what such a configuration has.
+    x = np.repeat(np.random.default_rng(0).uniform(size=(20, 2)), 2, axis=0)
+    arrays = a_plane(x)
+    arrays["value"] = arrays["value"] + np.tile([[-0.5], [0.5]], (20, 1))
+    a, b = map(float, x[0])
+    found = table(tmp_path, parse_space(UNIT), **arrays).curve({"a": a, "b": b})
+    assert found.values == pytest.approx((1.0 + a - 2.0 * b) * np.arange(1.0, 4.0), abs=1e-6)
+
+
+def test_neighbors_that_agree_in_a_parameter(tmp_path: Path) -> None:
+    x = np.stack([np.linspace(0.0, 1.0, 8), np.full(8, 0.5)], axis=1)
+    found = table(tmp_path, parse_space(UNIT), **a_plane(x)).curve({"a": 0.3, "b": 0.5})
+    assert found.values == pytest.approx([0.3, 0.6, 0.9], abs=0.01)
+
+
+def test_a_curve_ends_in_no_number_where_the_nearest_one_does(tmp_path: Path) -> None:
+    value = arrays()["value"]
+    value[6:, 2:] = np.nan
+    curves = table(tmp_path, value=value)
+    assert curves.curve({"lr": 0.009}).values == pytest.approx([3.0, 6.0, 9.0, 12.0], abs=0.2)
+    diverged = curves.curve({"lr": 0.5}).values
+    assert np.isfinite(diverged).tolist() == [True, True, False, False]
+    assert 4.5 <= diverged[0] <= 5.0
 
 
 @pytest.mark.parametrize(
