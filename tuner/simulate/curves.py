@@ -66,7 +66,7 @@ class CurveTable:
 
     Other configurations get the value of a thin plate spline through their nearest ones (Duchon,
     1977), with each parameter scaled to its range (logarithmic if the space is). No value is beyond
-    those of the nearest ones. Where the nearest one has no number, there is none.
+    those of the nearest ones. Where the nearest one is NaN or infinite, so is the curve.
 
     Args:
         space: The study's space; each of its parameters must be in the table.
@@ -131,9 +131,11 @@ class CurveTable:
         # A training that diverges says nothing of one that does not.
         is_number = np.isfinite(self._values[near])
         near = near[(is_number == is_number[0]).all(axis=1)]
+        values = self._values[near]
         weights = _spline_weights(self._points[near] - at)
+        numbers = np.where(is_number[0], values, 0.0)
         return Curve(
-            values=_between(self._values[near], weights),
+            values=np.where(is_number[0], _between(numbers, weights), values[0]),
             # A spline may fall where times hardly grow.
             seconds=np.maximum.accumulate(_between(self._seconds[near], weights)),
         )

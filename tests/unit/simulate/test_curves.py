@@ -117,14 +117,16 @@ def test_neighbors_that_agree_in_a_parameter(tmp_path: Path) -> None:
     assert found.values == pytest.approx([0.3, 0.6, 0.9], abs=0.01)
 
 
-def test_a_curve_ends_in_no_number_where_the_nearest_one_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worst", [np.nan, np.inf, -np.inf])
+def test_a_curve_diverges_where_the_nearest_one_does(worst: float, tmp_path: Path) -> None:
     value = arrays()["value"]
-    value[6:, 2:] = np.nan
+    value[6:, 2:] = worst
     curves = table(tmp_path, value=value)
     assert curves.curve({"lr": 0.009}).values == pytest.approx([3.0, 6.0, 9.0, 12.0], abs=0.2)
     diverged = curves.curve({"lr": 0.5}).values
-    assert np.isfinite(diverged).tolist() == [True, True, False, False]
     assert 4.5 <= diverged[0] <= 5.0
+    assert 9.0 <= diverged[1] <= 10.0
+    assert diverged[2:] == pytest.approx([worst, worst], nan_ok=True)
 
 
 @pytest.mark.parametrize(
