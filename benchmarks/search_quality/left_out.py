@@ -1,11 +1,11 @@
-"""How well a table of curves knows a configuration that is left out of it.
+"""Leave-one-out error of interpolation in a table of curves.
 
     python -m benchmarks.search_quality.left_out CURVES.npz ...
 
-Each of some rows is left out alone, and its last value is asked for: of a thin plate spline through
-its nearest rows, as `tuner simulate` has it, and of the mean of its five nearest rows, weighted by
-the inverse square of the distance (Shepard, 1968). Errors are in units of regret: from the best row
-to the median one is 1.
+Each row of a sample is removed from the table, and its last value is predicted from the others: by
+the thin plate spline of `tuner simulate`, and by the mean of the five nearest rows, weighted by the
+inverse square of the distance (Shepard, 1968). Errors are in units of regret: the distance from the
+best row to the median one is 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _N_DRAWN, _N_BEST, _N_NEAR = 300, 100, 5
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A table, row by row.
+    """The arrays of a table.
 
     Attributes:
         names: Parameters, in the order of the columns of `x`.
@@ -59,7 +59,7 @@ class Rows:
             )
 
     def by_spline(self, row: int) -> float:
-        """The last value of a row, by the others."""
+        """Predicts the last value of a row from the others, by a spline."""
         others = np.arange(len(self.x)) != row
         left = CurveTable(
             self.space,
@@ -71,7 +71,7 @@ class Rows:
         return float(left.curve(self.table.params(row)).values[-1])
 
     def by_mean(self, row: int) -> float:
-        """The same, by the five nearest."""
+        """Predicts it from the five nearest rows, by their mean."""
         points = points_of(self.space, self.names, self.x)
         squares = ((points - points[row]) ** 2).sum(axis=1)
         near = np.argsort(squares)[1 : _N_NEAR + 1]
@@ -80,7 +80,7 @@ class Rows:
 
 
 def report(path: Path) -> list[str]:
-    """Two lines of a table in Markdown."""
+    """Formats the errors of a table as two rows of Markdown."""
     rows = Rows.read(path)
     ends = rows.values[:, -1]
     unit = float(np.nanmax(rows.values) - np.nanmedian(ends))

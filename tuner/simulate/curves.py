@@ -128,7 +128,7 @@ class CurveTable:
         at = np.array(point)
         distances = np.maximum(0.0, self._squares - 2.0 * (self._points @ at) + at @ at)
         near = np.argsort(distances)[:N_NEAR]
-        # A training that diverges says nothing of one that does not.
+        # Trainings that diverge predict nothing for those that do not.
         is_number = np.isfinite(self._values[near])
         near = near[(is_number == is_number[0]).all(axis=1)]
         values = self._values[near]
@@ -147,10 +147,10 @@ def _between(rows: Floats, weights: Floats) -> Floats:
 
 
 def _spline_weights(offsets: Floats) -> Floats:
-    """[n], by which points add up to the thin plate spline at the origin.
+    """[n], weights of the points in the value of the thin plate spline at the origin.
 
-    The spline has the least bending of all functions through the points. Its weights do not depend
-    on their values, so that one solution serves all steps.
+    The spline bends least of all functions through the points. Its weights depend on their places
+    only, so one solution serves all steps.
 
     Source: Duchon, "Splines minimizing rotation-invariant semi-norms in Sobolev spaces" (1977).
 
