@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.common.machine import this_machine
 from benchmarks.search_quality.spaces import LCBENCH_SPACE
 from tuner.search_spaces import SearchSpace, parse_space
-from tuner.simulate.curves import CurveTable, Floats, points_of, read_table
+from tuner.simulate.curves import CurveTable, Floats, read_table
 
 _N_DRAWN, _N_BEST, _N_NEAR = 300, 100, 5
 
@@ -72,7 +72,7 @@ class Rows:
 
     def by_mean(self, row: int) -> float:
         """Predicts it from the five nearest rows, by their mean."""
-        points = points_of(self.space, self.names, self.x)
+        points = self.table.points
         squares = ((points - points[row]) ** 2).sum(axis=1)
         near = np.argsort(squares)[1 : _N_NEAR + 1]
         weights = 1.0 / (squares[near] + 1e-12)

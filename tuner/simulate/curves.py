@@ -93,8 +93,10 @@ class CurveTable:
         for parameter in self._parameters:
             _check_parameter(parameter, names)
         columns = [list(names).index(each.name) for each in self._parameters]
-        self._points: Floats = points_of(space, names, x)
-        self._squares: Floats = (self._points**2).sum(axis=1)
+        scaled = [_scaled(p, x[:, i]) for p, i in zip(self._parameters, columns, strict=True)]
+        #: [n, n_parameters], the configurations with each parameter scaled to its range.
+        self.points: Floats = np.stack(scaled, axis=1)
+        self._squares: Floats = (self.points**2).sum(axis=1)
         self._values, self._seconds = values, seconds
         self._raw = x[:, columns]
 
@@ -126,13 +128,13 @@ class CurveTable:
         ]
         # |a - b|^2 = |a|^2 - 2 ab + |b|^2: one product in place of a table of differences.
         at = np.array(point)
-        distances = np.maximum(0.0, self._squares - 2.0 * (self._points @ at) + at @ at)
+        distances = np.maximum(0.0, self._squares - 2.0 * (self.points @ at) + at @ at)
         near = np.argsort(distances)[:N_NEAR]
         # Trainings that diverge predict nothing for those that do not.
         is_number = np.isfinite(self._values[near])
         near = near[(is_number == is_number[0]).all(axis=1)]
         values = self._values[near]
-        weights = _spline_weights(self._points[near] - at)
+        weights = _spline_weights(self.points[near] - at)
         numbers = np.where(is_number[0], values, 0.0)
         return Curve(
             values=np.where(is_number[0], _between(numbers, weights), values[0]),
@@ -226,19 +228,6 @@ def _check_parameter(parameter: Parameter, names: Sequence[str]) -> None:
             f"{parameter.name!r} is categorical, and a table has numbers. Give it as an int.",
             key="--curves",
         )
-
-
-def points_of(space: SearchSpace, names: Sequence[str], x: Floats) -> Floats:
-    """[n, n_parameters], configurations with each parameter scaled to its range.
-
-    Args:
-        space: The study's space, without categorical parameters.
-        names: Parameters, in the order of the columns of `x`.
-        x: [n, n_names], the configurations.
-    """
-    columns = [list(names).index(each.name) for each in space.parameters]
-    scaled = [_scaled(p, x[:, i]) for p, i in zip(space.parameters, columns, strict=True)]
-    return np.stack(scaled, axis=1)
 
 
 def _scaled(parameter: Parameter, column: Floats) -> Floats:
