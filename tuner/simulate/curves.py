@@ -192,8 +192,15 @@ def read_table(path: Path, space: SearchSpace) -> CurveTable:
             arrays: dict[str, Any] = {key: file[key] for key in _KEYS}
     except FileNotFoundError as error:
         raise ConfigError(f"There is no file {path}.", key="--curves") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path} is no .npz file of arrays: {error}", key="--curves") from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        # numpy's own text recommends to load such a file as a pickle.
+        raise ConfigError(
+            f"{path} is not an .npz file of plain arrays. Write it with numpy.savez, "
+            "without object arrays.",
+            key="--curves",
+        ) from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", key="--curves") from error
     return CurveTable(
         space,
         names=[str(name) for name in arrays["names"]],

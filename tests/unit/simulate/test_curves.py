@@ -157,5 +157,13 @@ def test_a_file_that_is_none(text: bytes | None, tmp_path: Path) -> None:
     file = tmp_path / "curves.npz"
     if text is not None:
         file.write_bytes(text)
-    with pytest.raises(ConfigError, match="curves"):
+    says = "There is no file" if text is None else "is not an .npz file of plain arrays"
+    with pytest.raises(ConfigError, match=says) as raised:
         read_table(file, a_space())
+    assert "pickle" not in str(raised.value)
+
+
+def test_an_array_of_objects_is_refused_without_advice_to_load_a_pickle(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="without object arrays") as raised:
+        table(tmp_path, names=np.array(["lr"], dtype=object))
+    assert "pickle" not in str(raised.value)
