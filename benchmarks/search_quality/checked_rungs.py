@@ -24,6 +24,7 @@ class CheckedRungs:
         self._table = pruner.new_table(pruner.least_rung)
         self._table.is_final = True
         self._orders = OrderCheck()
+        self._witnesses: set[int] = set()
 
     def is_weak(self, number: int, step: int, value: float, *, held_s: float, n_begun: int) -> bool:
         """Whether a trial ends here.
@@ -46,14 +47,28 @@ class CheckedRungs:
             if not table.standing(number, rung).goes_on:
                 n_running = n_begun - self._n_ended - self._n_weak
                 return not self._is_spared(number, rung, n_running)
-        return False
+        return self._is_weak_again(number, step)
 
     def _is_spared(self, number: int, rung: int, n_running: int) -> bool:
-        is_spared = self._orders.take_witness(number, rung, n_running=n_running)
-        if not is_spared:
-            self._n_weak += 1
-            self._orders.leave(number)
-        return is_spared
+        if self._orders.take_witness(number, rung, n_running=n_running):
+            self._witnesses.add(number)
+            return True
+        self._leave(number)
+        return False
+
+    def _is_weak_again(self, number: int, step: int) -> bool:
+        table = self._table
+        may_end = self._orders.is_plausible and number not in self._witnesses
+        if not may_end or not table.is_halfway(number, step):
+            return False
+        if table.standing(number, table.rung_of(number)).goes_on:
+            return False
+        self._leave(number)
+        return True
+
+    def _leave(self, number: int) -> None:
+        self._n_weak += 1
+        self._orders.leave(number)
 
     def complete(self, number: int, value: float) -> None:
         """A trial that still runs is about to complete."""

@@ -25,7 +25,7 @@ def explain(
         table: The rungs of its bracket.
         number: Its number.
         standing: Its standing.
-        values: Its reported values, by objective.
+        values: Its values there, by objective.
         has_brackets: Whether other trials are in other brackets.
         sign: -1 if the first objective is maximized, else 1.
 
@@ -40,6 +40,8 @@ def explain(
         where += f" of the bracket from step {table.first}"
     told = ", ".join([where, *(f"{name} {value:.6g}" for name, value in values.items())])
     best = f"the best 1 in {table.factor} of the {standing.n_came} trials at this rung"
+    if standing.is_again:
+        best += ", compared again halfway to the next"
     n_needed = table.n_bootstrap + 1 if table.is_final else table.factor
     if standing.n_came < n_needed:
         return f"{told}: no trial continues before {n_needed} trials reached this rung"

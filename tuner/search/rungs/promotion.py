@@ -212,12 +212,14 @@ class Promotion(Scheduler):
     def _explain(self, number: int, standing: Standing, values: Sequence[float]) -> str:
         table = self.brackets.table_of(number)
         assert table is not None
+        if standing.is_again:
+            values = [self._signs[0] * standing.loss]
         reported = dict(zip(self._names, values, strict=True))
         has_brackets, sign = self._pruner.has_brackets, self._signs[0]
         return explain(table, number, standing, reported, has_brackets=has_brackets, sign=sign)
 
     def _is_spared(self, trial: FrozenTrial, standing: Standing) -> bool:
-        if self._watch is None:
+        if self._watch is None or standing.is_again:
             return False
         n_running = self._storage.count_trials(self._study_id)[TrialState.RUNNING]
         return self._watch.spares(trial, standing.rung, n_running=n_running)
@@ -253,6 +255,8 @@ class Promotion(Scheduler):
             standing = self._come_noted(table, trial, rung, values, step_s)
             if table.is_final and not standing.goes_on:
                 break
+        if standing is None and self._watch is not None:
+            standing = self._watch.judge_again(trial.number, step)
         return None if trial.number in self._unbound else standing
 
     def _new_rungs(self, table: RungTable, number: int, step: int) -> Sequence[int]:

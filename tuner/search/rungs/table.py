@@ -45,6 +45,8 @@ class Standing:
     #: The loss of the last trial that continues; NaN if none does.
     bar: float
     goes_on: bool
+    #: Whether the trial had passed, and is judged once more.
+    is_again: bool = False
 
 
 class RungTable:

@@ -274,6 +274,11 @@ class OrderCheck:
         """Rungs that every trial passes."""
         return frozenset(index for index, rung in enumerate(self._rungs) if rung.is_open)
 
+    @property
+    def is_plausible(self) -> bool:
+        """Whether no rung is open, and less than a third of those that passed have relapsed."""
+        return not self.open_rungs and not self._witnesses.have_relapsed
+
     def trust(self) -> list[RungTrust]:
         """Reliability of each rung, from the first on."""
         return [self._trust(rung) for rung in self._rungs]

@@ -8,13 +8,14 @@ rungs could be trusted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from optuna.trial import FrozenTrial
 
 from tuner.search.rungs.order.agreement import END
 from tuner.search.rungs.order.check import OrderCheck
 from tuner.search.rungs.order.stored_trust import TRUST_KEY, StoredTrust, trust_sentence
-from tuner.search.rungs.table import RungTable
+from tuner.search.rungs.table import RungTable, Standing
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.pauses import is_paused
 from tuner.store.optuna_tables.storage import BufferedStorage
@@ -139,6 +140,28 @@ class OrderWatch:
             step = self._table.step_of(rung)
             self._storage.set_trial_system_attr(trial_id_of(trial), WITNESS_KEY, step)
         return True
+
+    def judge_again(self, number: int, step: int) -> Standing | None:
+        """Judges a trial that passed a rung once more, from halfway to the next one on.
+
+        Whatever reaches a rung first passes it, however weak it is. So it is compared with the
+        trials that came since, where a trial that does not pass ends (one that pauses would have to
+        be resumed), and while nothing contradicts the rungs.
+
+        Args:
+            number: Its number.
+            step: Step of its report.
+
+        Returns:
+            Its standing; None if it continues.
+        """
+        table = self._table
+        is_last = table.length is not None and step >= table.length
+        may_end = table.is_final and not is_last and self._check.is_plausible
+        if not may_end or number in self._witnesses or not table.is_halfway(number, step):
+            return None
+        standing = table.standing(number, table.rung_of(number))
+        return None if standing.goes_on else replace(standing, is_again=True)
 
     def leave(self, number: int) -> None:
         """A trial has paused, was pruned, or ended without a result."""
