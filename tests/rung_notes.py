@@ -11,19 +11,9 @@ STEPS = (2, 6, 18)
 """Of the rungs."""
 
 
-def trust_note(
-    open_steps: Collection[int],
-    *,
-    n_changes: int = 1,
-    n_ended: int = 1,
-    n_trials: int = 4,
-    n_concordant: int = 0,
-) -> TrustJson:
-    """A note in which the rungs at some of `STEPS` are open, by default by four reversed trials."""
-    n_pairs = n_trials * (n_trials - 1) // 2
-    agreement = Agreement(
-        n_trials=n_trials, n_concordant=n_concordant, n_discordant=n_pairs - n_concordant
-    )
+def trust_note(open_steps: Collection[int], *, n_changes: int = 1, n_ended: int = 1) -> TrustJson:
+    """A note in which the rungs at some of `STEPS` are open."""
+    agreement = Agreement(n_trials=3, n_concordant=0, n_discordant=3)
     rungs = [
         KnownRung(
             step=step,

@@ -58,10 +58,10 @@ class CheckedRungs:
 
     def _is_weak_again(self, number: int, step: int) -> bool:
         table = self._table
-        may_end = self._orders.is_plausible and number not in self._witnesses
-        if not may_end or not table.is_halfway(number, step):
+        if number in self._witnesses or not table.is_halfway(number, step):
             return False
-        if table.standing(number, table.rung_of(number)).goes_on:
+        standing = table.standing(number, table.rung_of(number))
+        if standing.goes_on or not self._orders.agrees_so_far(standing.rung):
             return False
         self._leave(number)
         return True

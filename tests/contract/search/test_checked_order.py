@@ -17,11 +17,10 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.results.rung_trust import read_rung_trust, read_witness_step
 from tuner.queries.status import read_status
 from tuner.search.pruners.asha import AshaPruner
-from tuner.search.rungs.order import witnesses
 from tuner.search.rungs.order.stored_trust import (
     TRUST_KEY,
     StoredTrust,
-    last_reversed_step,
+    last_open_step,
     trust_text,
 )
 from tuner.search.rungs.order.watch import WITNESS_KEY
@@ -66,12 +65,6 @@ def best_completed(trials: list[FrozenTrial]) -> float:
     return max(each.values[0] for each in trials if each.state is TrialState.COMPLETE)
 
 
-@pytest.fixture(autouse=True)
-def one_of_the_first_trials_is_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the tenth or a later one, so that few trials tell."""
-    monkeypatch.setattr(witnesses, "_FIRST", 1)
-
-
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return new_database(tmp_path)
@@ -112,20 +105,20 @@ def test_an_order_that_holds_opens_nothing(url: str) -> None:
 
 def test_a_witness_is_trained_to_the_next_rung_and_says_so(url: str) -> None:
     trials = play(url, checked("stop"), last=0)
-    found = [each for each in trials if WITNESS_KEY in each.system_attrs]
-    assert {(each.state, max(each.intermediate_values)) for each in found} == {
+    witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
+    assert {(each.state, max(each.intermediate_values)) for each in witnesses} == {
         (TrialState.PRUNED, 3)
     }
     database = open_database(url)
     with database.engine.connect() as connection:
-        assert read_witness_step(connection, found[0]._trial_id) == 1
+        assert read_witness_step(connection, witnesses[0]._trial_id) == 1
     database.close()
 
 
 def test_a_witness_is_trained_to_its_end_where_the_order_is_reversed_until_late(url: str) -> None:
     trials = play(url, checked("stop"), last=12, n_steps=30)
-    found = [each for each in trials if WITNESS_KEY in each.system_attrs]
-    first, *others = (each.state for each in found)
+    witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
+    first, *others = (each.state for each in witnesses)
     assert first is TrialState.PRUNED, "no trial has relapsed yet"
     assert TrialState.COMPLETE in others
     assert best_completed(trials) >= 28
@@ -202,7 +195,7 @@ def test_a_rung_opens_halfway_to_the_end(url: str) -> None:
         search.complete(ids[0], {"accuracy": 0.6})
         search.study._storage.flush()  # type: ignore[attr-defined]
         trials = search.study.get_trials()
-    assert last_reversed_step(trials) == 0, "of three trials: the sampler listens from the first on"
+    assert last_open_step(trials) == 9, "where the sampler begins to listen"
     stored = trials[0].system_attrs[TRUST_KEY]
     trust = StoredTrust.from_json(stored)
     assert [each.later_step for each in trust.rungs] == [16, 16, 16]

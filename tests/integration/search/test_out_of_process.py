@@ -22,7 +22,7 @@ from tests.databases import new_database
 from tests.integration.search.gaussian import DISTRIBUTIONS, gaussian
 from tests.rung_notes import trust_note
 from tuner.config import Direction
-from tuner.search.rungs.order.stored_trust import TRUST_KEY, last_reversed_step
+from tuner.search.rungs.order.stored_trust import TRUST_KEY, last_open_step
 from tuner.search.samplers.out_of_process.sampler import (
     OutOfProcessSampler,
     bare,
@@ -166,7 +166,7 @@ def test_a_single_objective_that_diverged_is_known_there() -> None:
 def test_open_rungs_are_known_there() -> None:
     trial = create_trial(state=TrialState.PRUNED, intermediate_values={1: 0.5})
     trial.system_attrs[TRUST_KEY] = trust_note((2, 6))
-    assert last_reversed_step([bare(trial, with_curve=True)]) == 6
+    assert last_open_step([bare(trial, with_curve=True)]) == 6
 
 
 def test_first_trials_wait_for_nothing(aside: OutOfProcessSampler) -> None:

@@ -27,17 +27,17 @@ class AshaPruner(SuccessiveHalvingPruner):
         bootstrap_count: With `mode="stop"`: trials that must reach a rung before any passes it.
         mode: `promote` or `stop`.
         check_order: Compares the ranking of trials at each rung with their later ranking. If a
-            rung's ranking is contradicted, no trial ends or pauses there, and if it is reversed,
-            `curve_gp` does not learn from reports until there. For the check, some quick trials
-            that a rung would end are trained on to the next rung: one of ten, one of a hundred and
-            so on. Once a third of those that passed have become worse, three are trained to their
-            end. Where eight trials or more train at the same time, one in eight of the first is
-            trained to its end. With `mode="stop"`, a trial that passed a rung is compared there
-            again from halfway to the next rung on, while nothing contradicts the rungs: the first
-            to come passes, however weak it is. A report that passes several rungs is compared at
-            the last of them only, not at each. If many trials have the worst value at a rung, as
-            many that learn nothing do, they do not all continue, but so many that the fraction is
-            kept. With one objective only.
+            rung's ranking is contradicted, no trial ends or pauses there, and `curve_gp` does not
+            learn from reports until there. For the check, some quick trials that a rung would end
+            are trained on to the next rung: one of the first, one of ten and then ever fewer.
+            Once a third of those that passed have become worse, three are trained to their end.
+            Where eight trials or more train at the same time, one in eight of the first is
+            trained to its end. A report that passes several rungs is compared at the last of them
+            only, not at each. With `mode="stop"`, once the rankings of three trials agree, a
+            trial that passed is compared at its rung again, from halfway to the next one on, with
+            those that came since: the first to come passes, however weak it is. If many trials
+            have the worst value at a rung, as many that learn nothing do, they do not all
+            continue, but so many that the fraction is kept. With one objective only.
 
     Raises:
         ValueError: If a value is out of its range.

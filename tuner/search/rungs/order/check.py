@@ -274,10 +274,24 @@ class OrderCheck:
         """Rungs that every trial passes."""
         return frozenset(index for index, rung in enumerate(self._rungs) if rung.is_open)
 
-    @property
-    def is_plausible(self) -> bool:
-        """Whether no rung is open, and less than a third of those that passed have relapsed."""
-        return not self.open_rungs and not self._witnesses.have_relapsed
+    def agrees_so_far(self, rung: int) -> bool:
+        """Whether all that is known says that the rankings until a rung hold, and something does.
+
+        Rankings of three trials or more are compared. No rung may be open, and no third of the
+        trials that passed may have relapsed.
+
+        Args:
+            rung: The rung.
+        """
+        if self.open_rungs or self._witnesses.have_relapsed:
+            return False
+        known = [
+            agreement
+            for each in self._rungs[: rung + 1]
+            for later in each.later
+            if (agreement := each.agreement(later)).n_trials >= _N_TO_OPEN
+        ]
+        return bool(known) and all(each.z > 0 for each in known)
 
     def trust(self) -> list[RungTrust]:
         """Reliability of each rung, from the first on."""

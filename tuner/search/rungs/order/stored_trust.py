@@ -12,9 +12,6 @@ from optuna.trial import FrozenTrial
 from tuner.search.rungs.order.agreement import END, Agreement, RungTrust
 from tuner.search.rungs.table import RungTable
 
-#: Kendall's S in standard deviations: one of twenty unrelated rankings is below.
-_REVERSED = -1.64
-
 TRUST_KEY = "tuner:rung_trust"
 """Attribute of a trial: how far the rungs could be trusted when it was stored."""
 
@@ -107,22 +104,14 @@ def newest_trust(stored: Iterable[TrustJson]) -> StoredTrust | None:
     return None if newest is None else StoredTrust.from_json(newest)
 
 
-def last_reversed_step(trials: Iterable[FrozenTrial]) -> int:
-    """The last rung that is open because its ranking is reversed later; 0 without any.
+def last_open_step(trials: Iterable[FrozenTrial]) -> int:
+    """The step of the last open rung, by the newest note with the trials; 0 without any.
 
-    What trials report until then says the opposite of their end. A rung that was opened because its
-    ranking does not agree may still say something, and a model that smooths finds out itself.
-
-    Args:
-        trials: Some have a note of the check; the newest counts.
+    What trials report until then says nothing of their end, or the opposite.
     """
     attributes = (each.system_attrs for each in trials)
     trust = newest_trust(each[TRUST_KEY] for each in attributes if TRUST_KEY in each)
-    return max((each.step for each in trust.rungs if _is_reversed(each)), default=0) if trust else 0
-
-
-def _is_reversed(rung: KnownRung) -> bool:
-    return rung.trust.is_open and rung.trust.agreement.z < _REVERSED
+    return max((r.step for r in trust.rungs if r.trust.is_open), default=0) if trust else 0
 
 
 def _known(stored: _RungJson, steps: Sequence[int]) -> KnownRung:

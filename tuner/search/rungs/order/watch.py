@@ -144,9 +144,9 @@ class OrderWatch:
     def judge_again(self, number: int, step: int) -> Standing | None:
         """Judges a trial that passed a rung once more, from halfway to the next one on.
 
-        Whatever reaches a rung first passes it, however weak it is. So it is compared with the
-        trials that came since, where a trial that does not pass ends (one that pauses would have to
-        be resumed), and while nothing contradicts the rungs.
+        The first to reach a rung passes it, however weak it is. Where trials end that do not pass
+        (one that pauses would have to be resumed), and once what is known says that the ranking
+        holds, it is compared with those that came since.
 
         Args:
             number: Its number.
@@ -157,11 +157,13 @@ class OrderWatch:
         """
         table = self._table
         is_last = table.length is not None and step >= table.length
-        may_end = table.is_final and not is_last and self._check.is_plausible
-        if not may_end or number in self._witnesses or not table.is_halfway(number, step):
+        may_end = table.is_final and not is_last and number not in self._witnesses
+        if not may_end or not table.is_halfway(number, step):
             return None
         standing = table.standing(number, table.rung_of(number))
-        return None if standing.goes_on else replace(standing, is_again=True)
+        if standing.goes_on or not self._check.agrees_so_far(standing.rung):
+            return None
+        return replace(standing, is_again=True)
 
     def leave(self, number: int) -> None:
         """A trial has paused, was pruned, or ended without a result."""

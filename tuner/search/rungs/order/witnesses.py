@@ -1,14 +1,14 @@
 """Chooses the trials that are trained on to check the ranking at the rungs. No I/O.
 
 Trials that passed a rung all looked good there. Whether they end better than the others is known
-only if some of the others are trained on as well: the witnesses, one of ten trials, of a hundred
-and so on, and two at a time while the evidence contradicts a rung.
+only if some of the others are trained on as well: the witnesses, one of the first trials, one of
+ten, of a hundred and so on, and two at a time while the evidence contradicts a rung.
 
 Witnesses of the first trials cost most: nothing good is known yet, and each is time that the search
-lacks. So the first one is the tenth trial or a later one, and a witness is trained to the next rung
-only, where a ranking that is reversed or random until there shows. One that is reversed later is
-found by what costs nothing: the trials that passed the rungs relapse. Where a third of them do,
-witnesses are trained to their end, and there are three of them, as many as can contradict a rung.
+lacks. So a witness is trained to the next rung only, where a ranking that is reversed or random
+until there shows. One that is reversed later is found by what costs nothing: the trials that passed
+the rungs relapse. Where a third of them do, witnesses are trained to their end, and there are three
+of them, as many as can contradict a rung.
 
 Where many trials train at the same time, one witness costs less, and one training of all of them is
 lost before the first relapse. So of the first trials, one in eight that train at the same time is a
@@ -24,8 +24,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 
-#: Trials until the first witness, and the factor from one witness to the next.
-_FIRST = 10
+#: One witness in this many trials, in the square of it, and so on.
 _BASE = 10
 #: Of the trials that passed a rung, the fraction that must have relapsed. Where a ranking says
 #: nothing, half of the best third do; where it is reversed, all.
@@ -156,7 +155,7 @@ class Witnesses:
 
     def _lacks(self, is_contradicted: bool) -> bool:
         n_more = self._n_so_far - max(self.n_first - 1, 0)
-        is_due = self._n_trials >= _FIRST * _BASE**n_more
+        is_due = self._n_trials >= _BASE**n_more
         lacks_ends = self.have_relapsed and self._n < _N_TO_END
         return is_due or lacks_ends or (is_contradicted and len(self._under_way) < _N_AT_ONCE)
 

@@ -54,13 +54,12 @@ class CurveGPSampler(BaseSampler):
     different steps are never compared, because the step is an input (as in Swersky, Snoek and
     Adams, "Freeze-thaw Bayesian optimization", arXiv:1406.3896, and Kandasamy et al.,
     "Multi-fidelity Bayesian optimisation with continuous approximations", arXiv:1703.06240). The
-    next configuration maximizes the expected improvement (Jones, Schonlau and Welch, 1998) at
-    the last step. Reports until the last rung whose ranking is reversed later do not count
-    (`tuner.search.rungs.order.stored_trust`). Running trials count as if they ended as
-    predicted, so that parallel suggestions differ (the kriging believer; Ginsbourger, Le Riche
-    and Carraro, 2010). The improvement is multiplied by the probability that the configuration
-    breaks no constraint, does not run out of memory and does not diverge
-    (`tuner.search.samplers.curve_gp.feasibility`).
+    next configuration maximizes the expected improvement (Jones, Schonlau and Welch, 1998) at the
+    last step. Reports until the last rung whose ranking is not used do not count
+    (`tuner.search.rungs.order.check`). Running trials count as if they ended as predicted, so that
+    parallel suggestions differ (the kriging believer; Ginsbourger, Le Riche and Carraro, 2010). The
+    improvement is multiplied by the probability that the configuration breaks no constraint, does
+    not run out of memory and does not diverge (`tuner.search.samplers.curve_gp.feasibility`).
     Choices are compared by Hamming distance with a length scale each (Hutter, Hoos and
     Leyton-Brown, 2011; the categorical kernels of CoCaBO, arXiv:1906.08878, and CASMOPOLITAN,
     arXiv:2102.07188, are built on the same distance). With one objective, one in four suggestions

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.search.rungs.order.stored_trust import last_reversed_step
+from tuner.search.rungs.order.stored_trust import last_open_step
 from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
 from tuner.search.samplers.curve_gp.feasibility import is_able
 from tuner.search.samplers.curve_gp.points import (
@@ -67,7 +67,7 @@ class OneObjective:
             None if no trial that keeps all constraints has reported anything.
         """
         is_maximized = directions[0] is StudyDirection.MAXIMIZE
-        after = last_reversed_step(trials)
+        after = last_open_step(trials)
         curves = [*zip(trials, self._curves.of(trials), strict=True)]
         points, steps = observed(curves, is_maximized=is_maximized, limit=self._limit, after=after)
         able = [*itertools.compress(trials, self._are_able.of(trials))]

@@ -355,3 +355,51 @@ def test_another_check_takes_over_what_is_open() -> None:
     for number in range(6, 11):
         train(other, number, [float(number), float(number)])
     assert not other.open_rungs
+
+
+# -- what agrees so far ------------------------------------------------------------------------
+
+
+def halfway(losses: Sequence[float]) -> OrderCheck:
+    """As many trials as there are losses halfway came to the first rung, the best first."""
+    check = OrderCheck()
+    for number in range(len(losses)):
+        check.come(number, [float(number)])
+    for number, loss in enumerate(losses):
+        check.pass_halfway(number, [float(number)], loss)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("losses", "agrees"),
+    [
+        ((), False),
+        ((0.0, 1.0), False),
+        ((0.0, 1.0, 2.0), True),
+        ((0.0, 2.0, 1.0), False),
+        ((2.0, 1.0, 0.0), False),
+        ((0.0, 2.0, 1.0, 3.0), True),
+        ((3.0, 4.0, 5.0, 6.0), False),  # They agree, but all have become worse.
+    ],
+)
+def test_it_agrees_so_far_if_more_pairs_do_than_by_chance(
+    losses: Sequence[float], agrees: bool
+) -> None:
+    assert halfway(losses).agrees_so_far(0) == agrees
+
+
+def test_one_place_that_does_not_agree_is_enough() -> None:
+    check = halfway((0.0, 1.0, 2.0))
+    for number in range(3):
+        check.come(number, [float(number), -float(number)])
+    assert not check.agrees_so_far(0)
+
+
+def test_an_open_rung_says_that_early_values_may_mislead() -> None:
+    check = OrderCheck()
+    check.restore(doubted().trust())
+    for number in range(20, 23):
+        for rung in range(3):
+            check.come(number, [float(number)] * (rung + 1))
+    assert check.open_rungs
+    assert not check.agrees_so_far(1)

@@ -8,7 +8,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tests.rung_notes import trust_note
-from tuner.search.rungs.order.stored_trust import TRUST_KEY, last_reversed_step
+from tuner.search.rungs.order.stored_trust import TRUST_KEY, last_open_step
 
 
 def a_trial(open_steps: Collection[int], *, n_changes: int = 1, n_ended: int = 1) -> FrozenTrial:
@@ -19,25 +19,7 @@ def a_trial(open_steps: Collection[int], *, n_changes: int = 1, n_ended: int = 1
 
 @pytest.mark.parametrize(("open_steps", "last"), [((), 0), ((2,), 2), ((2, 6), 6), ((2, 18), 18)])
 def test_the_last_open_rung_counts(open_steps: Collection[int], last: int) -> None:
-    assert last_reversed_step([a_trial(open_steps)]) == last
-
-
-@pytest.mark.parametrize(
-    ("n_trials", "n_concordant", "last"),
-    [
-        (3, 0, 0),  # Three are reversed by chance in one of six.
-        (4, 0, 6),
-        (6, 7, 0),  # Does not agree; but does not say the opposite, either.
-        (6, 3, 0),
-        (6, 2, 6),
-    ],
-)
-def test_what_is_reported_until_a_rung_counts_unless_its_ranking_is_reversed(
-    n_trials: int, n_concordant: int, last: int
-) -> None:
-    trial = create_trial(state=TrialState.PRUNED)
-    trial.system_attrs[TRUST_KEY] = trust_note((2, 6), n_trials=n_trials, n_concordant=n_concordant)
-    assert last_reversed_step([trial]) == last
+    assert last_open_step([a_trial(open_steps)]) == last
 
 
 def test_the_newest_note_counts_wherever_it_is() -> None:
@@ -46,9 +28,9 @@ def test_the_newest_note_counts_wherever_it_is() -> None:
         a_trial((2, 6), n_changes=2, n_ended=9),
         create_trial(state=TrialState.PRUNED),
     ]
-    assert last_reversed_step(trials) == 2
-    assert last_reversed_step([*trials, a_trial((), n_changes=4, n_ended=5)]) == 0
+    assert last_open_step(trials) == 2
+    assert last_open_step([*trials, a_trial((), n_changes=4, n_ended=5)]) == 0
 
 
 def test_without_a_note_no_rung_is_open() -> None:
-    assert last_reversed_step([create_trial(state=TrialState.PRUNED)]) == 0
+    assert last_open_step([create_trial(state=TrialState.PRUNED)]) == 0

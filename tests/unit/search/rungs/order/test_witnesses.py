@@ -9,14 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.search.rungs.order.test_check import train
-from tuner.search.rungs.order import witnesses
 from tuner.search.rungs.order.check import OrderCheck
-
-
-@pytest.fixture(autouse=True)
-def one_of_the_first_trials_is_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the tenth or a later one, so that few trials tell."""
-    monkeypatch.setattr(witnesses, "_FIRST", 1)
 
 
 def weak(check: OrderCheck, number: int, step_s: float | None = None) -> bool:
@@ -42,38 +35,21 @@ RELAPSED = 1.5
 
 
 def test_witnesses_are_of_the_first_trials_of_ten_and_of_a_hundred() -> None:
-    check, found = side_by_side(), []
+    check, witnesses = side_by_side(), []
     for number in range(4, 300):
         if weak(check, number):
-            found.append(number)
+            witnesses.append(number)
             check.end(number, [float(number)], float(number))
-    assert found == [4, 9, 99]
-
-
-@pytest.mark.parametrize(("n_running", "found"), [(4, [9, 99, 999]), (16, [4, 5, 99, 999])])
-def test_the_first_is_the_tenth_trial_where_few_train_at_the_same_time(
-    n_running: int, found: Sequence[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing good is known before, and the time of a witness is dear."""
-    monkeypatch.undo()
-    check = side_by_side()
-    came = []
-    for number in range(4, 1100):
-        check.come(number, [float(number)], step_s=1.0)
-        if check.take_witness(number, 0, n_running=n_running):
-            came.append(number)
-        else:
-            check.leave(number)
-    assert came == found
+    assert witnesses == [4, 9, 99]
 
 
 def test_there_are_three_once_a_trial_has_relapsed_and_then_one_of_a_thousand() -> None:
-    check, found = side_by_side(RELAPSED), []
+    check, witnesses = side_by_side(RELAPSED), []
     for number in range(4, 1100):
         if weak(check, number):
-            found.append(number)
+            witnesses.append(number)
             check.end(number, [float(number)], float(number))
-    assert found == [4, 5, 6, 999]
+    assert witnesses == [4, 5, 6, 999]
 
 
 def witnesses_of(check: OrderCheck, numbers: range, n_running: int) -> list[int]:
@@ -246,16 +222,16 @@ def test_a_witness_counts_once_however_many_rungs_it_reaches() -> None:
 
 @pytest.mark.parametrize("n_late", [1, 2, 5])
 def test_trials_whose_processes_end_late_change_nothing(n_late: int) -> None:
-    check, ending, found = OrderCheck(), [], []
+    check, ending, witnesses = OrderCheck(), [], []
     for number in range(1200):
         check.come(number, [float(number)], step_s=1.0)
         if check.take_witness(number, 0):
-            found.append(number)
+            witnesses.append(number)
         else:
             ending.append(number)
         if len(ending) > n_late:
             check.leave(ending.pop(0))
-    assert found == [0, 9, 99, 999]
+    assert witnesses == [0, 9, 99, 999]
 
 
 def test_a_witness_that_another_dispatcher_names_as_well_counts_once() -> None:
@@ -279,14 +255,14 @@ def test_a_witness_that_fails_is_replaced() -> None:
 def test_witnesses_are_among_the_quickest_quarter_of_the_newest(seed: int) -> None:
     rng, check = random.Random(seed), OrderCheck()
     came: list[float] = []
-    found = {}
+    witnesses = {}
     for number in range(400):
         came.append(rng.lognormvariate(0, 1))
         check.come(number, [float(number)], step_s=came[-1])
         if check.take_witness(number, 0):
-            found[number] = came[-1]
-    assert len(found) == 3
-    for number, step_s in found.items():
+            witnesses[number] = came[-1]
+    assert len(witnesses) == 3
+    for number, step_s in witnesses.items():
         newest = came[max(0, number - 99) : number + 1]
         assert sum(each < step_s for each in newest) <= len(newest) / 4
 
