@@ -24,7 +24,6 @@ class CheckedRungs:
         self._table = pruner.new_table(pruner.least_rung)
         self._table.is_final = True
         self._orders = OrderCheck()
-        self._witnesses: set[int] = set()
 
     def is_weak(self, number: int, step: int, value: float, *, held_s: float, n_begun: int) -> bool:
         """Whether a trial ends here.
@@ -41,30 +40,30 @@ class CheckedRungs:
             rung = table.rung_of(number)
             self._orders.pass_halfway(number, self._losses(number, rung), -value)
             self._judge(number)
+        n_running = n_begun - self._n_ended - self._n_weak
         for rung in table.come(number, table.rung_at(step), -value):
             self._orders.come(number, self._losses(number, rung), step_s=held_s / step)
             self._judge(number)
             if not table.standing(number, rung).goes_on:
-                n_running = n_begun - self._n_ended - self._n_weak
                 return not self._is_spared(number, rung, n_running)
-        return self._is_weak_again(number, step)
+        return self._is_weak_again(number, step, n_running)
 
     def _is_spared(self, number: int, rung: int, n_running: int) -> bool:
-        if self._orders.take_witness(number, rung, n_running=n_running):
-            self._witnesses.add(number)
-            return True
-        self._leave(number)
-        return False
+        is_spared = self._orders.take_witness(number, rung, n_running=n_running)
+        if not is_spared:
+            self._leave(number)
+        return is_spared
 
-    def _is_weak_again(self, number: int, step: int) -> bool:
-        table = self._table
-        if number in self._witnesses or not table.is_halfway(number, step):
+    def _is_weak_again(self, number: int, step: int, n_running: int) -> bool:
+        if not self._table.is_halfway(number, step):
             return False
-        standing = table.standing(number, table.rung_of(number))
-        if standing.goes_on or not self._orders.agrees_so_far(standing.rung):
+        standing = self._table.standing(number, self._table.rung_of(number))
+        if standing.goes_on:
             return False
-        self._leave(number)
-        return True
+        ends = self._orders.may_end_again(number, standing.rung, n_running=n_running)
+        if ends:
+            self._leave(number)
+        return ends
 
     def _leave(self, number: int) -> None:
         self._n_weak += 1

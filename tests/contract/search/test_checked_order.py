@@ -103,11 +103,11 @@ def test_an_order_that_holds_opens_nothing(url: str) -> None:
     assert n_completed < N_TRIALS / 2
 
 
-def test_a_witness_is_trained_to_the_next_rung_and_says_so(url: str) -> None:
+def test_a_witness_is_trained_halfway_to_the_next_rung_and_says_so(url: str) -> None:
     trials = play(url, checked("stop"), last=0)
     witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
     assert {(each.state, max(each.intermediate_values)) for each in witnesses} == {
-        (TrialState.PRUNED, 3)
+        (TrialState.PRUNED, 2)
     }
     database = open_database(url)
     with database.engine.connect() as connection:

@@ -142,11 +142,21 @@ def test_a_trial_at_its_last_step_completes(search: StudySearch) -> None:
     assert report(search, first, 11, 0.5).action is Action.CONTINUE
 
 
-def test_a_witness_is_trained_on_to_the_next_rung(search: StudySearch) -> None:
+def test_a_witness_ends_halfway_if_the_order_holds(search: StudySearch) -> None:
     pass_as_first(search, 0.5)
     witness, verdict = begin(search, 0.05)
     assert verdict.action is Action.CONTINUE
-    assert begin(search, 0.04)[1].action is Action.PRUNE
+    assert report(search, witness, 4, 0.05).action is Action.CONTINUE, "too few trials tell"
+    better_ones_come(search, 0.61, 0.71)
+    assert report(search, witness, 5, 0.05).action is Action.PRUNE
+
+
+def test_a_witness_of_many_trials_that_train_is_trained_to_its_end(search: StudySearch) -> None:
+    pass_as_first(search, 0.5)
+    for _ in range(8):
+        search.ask()
+    witness, verdict = begin(search, 0.05)
+    assert verdict.action is Action.CONTINUE
     better_ones_come(search, 0.61, 0.71)
     for step in (4, 5):
         assert report(search, witness, step, 0.05).action is Action.CONTINUE

@@ -34,7 +34,7 @@ class AshaPruner(SuccessiveHalvingPruner):
             Where eight trials or more train at the same time, one in eight of the first is
             trained to its end. A report that passes several rungs is compared at the last of them
             only, not at each. With `mode="stop"`, once the rankings of three trials agree, a
-            trial that passed is compared at its rung again, from halfway to the next one on, with
+            trial that left a rung is compared there again, from halfway to the next one on, with
             those that came since: the first to come passes, however weak it is. If many trials
             have the worst value at a rung, as many that learn nothing do, they do not all
             continue, but so many that the fraction is kept. With one objective only.

@@ -221,8 +221,11 @@ class Promotion(Scheduler):
     def _is_spared(self, trial: FrozenTrial, standing: Standing) -> bool:
         if self._watch is None or standing.is_again:
             return False
-        n_running = self._storage.count_trials(self._study_id)[TrialState.RUNNING]
-        return self._watch.spares(trial, standing.rung, n_running=n_running)
+        return self._watch.spares(trial, standing.rung, n_running=self._n_running)
+
+    @property
+    def _n_running(self) -> int:
+        return self._storage.count_trials(self._study_id)[TrialState.RUNNING]
 
     def judge(
         self,
@@ -256,7 +259,7 @@ class Promotion(Scheduler):
             if table.is_final and not standing.goes_on:
                 break
         if standing is None and self._watch is not None:
-            standing = self._watch.judge_again(trial.number, step)
+            standing = self._watch.judge_again(trial.number, step, n_running=self._n_running)
         return None if trial.number in self._unbound else standing
 
     def _new_rungs(self, table: RungTable, number: int, step: int) -> Sequence[int]:

@@ -274,24 +274,29 @@ class OrderCheck:
         """Rungs that every trial passes."""
         return frozenset(index for index, rung in enumerate(self._rungs) if rung.is_open)
 
-    def agrees_so_far(self, rung: int) -> bool:
-        """Whether all that is known says that the rankings until a rung hold, and something does.
+    def may_end_again(self, number: int, rung: int, *, n_running: int) -> bool:
+        """Whether a rung may end a trial that it has let continue, a witness included.
 
-        Rankings of three trials or more are compared. No rung may be open, and no third of the
-        trials that passed may have relapsed.
+        It may once all that is known says that the rankings until the rung hold, as much as would
+        contradict them: those of three trials or more at each later place. No rung may be open, and
+        no third of the trials that passed may have relapsed.
 
         Args:
+            number: Its number.
             rung: The rung.
+            n_running: Trials that train at the moment, on all machines.
         """
         if self.open_rungs or self._witnesses.have_relapsed:
             return False
+        if self._witnesses.is_to_end(number, n_running=n_running):
+            return False
         known = [
-            agreement
+            agreement.z
             for each in self._rungs[: rung + 1]
             for later in each.later
             if (agreement := each.agreement(later)).n_trials >= _N_TO_OPEN
         ]
-        return bool(known) and all(each.z > 0 for each in known)
+        return bool(known) and min(known) > -_CONTRADICTS
 
     def trust(self) -> list[RungTrust]:
         """Reliability of each rung, from the first on."""

@@ -141,27 +141,29 @@ class OrderWatch:
             self._storage.set_trial_system_attr(trial_id_of(trial), WITNESS_KEY, step)
         return True
 
-    def judge_again(self, number: int, step: int) -> Standing | None:
-        """Judges a trial that passed a rung once more, from halfway to the next one on.
+    def judge_again(self, number: int, step: int, *, n_running: int) -> Standing | None:
+        """Judges a trial that left a rung once more, from halfway to the next one on.
 
-        The first to reach a rung passes it, however weak it is. Where trials end that do not pass
-        (one that pauses would have to be resumed), and once what is known says that the ranking
-        holds, it is compared with those that came since.
+        The first to reach a rung passes it, however weak it is, and witnesses are weak. Where
+        trials end that do not pass (one that pauses would have to be resumed), and once what is
+        known says that the ranking holds, it is compared with those that came since.
 
         Args:
             number: Its number.
             step: Step of its report.
+            n_running: Trials that train at the moment, on all machines.
 
         Returns:
             Its standing; None if it continues.
         """
         table = self._table
         is_last = table.length is not None and step >= table.length
-        may_end = table.is_final and not is_last and number not in self._witnesses
-        if not may_end or not table.is_halfway(number, step):
+        if not table.is_final or is_last or not table.is_halfway(number, step):
             return None
         standing = table.standing(number, table.rung_of(number))
-        if standing.goes_on or not self._check.agrees_so_far(standing.rung):
+        if standing.goes_on:
+            return None
+        if not self._check.may_end_again(number, standing.rung, n_running=n_running):
             return None
         return replace(standing, is_again=True)
 

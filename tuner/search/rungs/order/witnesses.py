@@ -6,9 +6,9 @@ ten, of a hundred and so on, and two at a time while the evidence contradicts a 
 
 Witnesses of the first trials cost most: nothing good is known yet, and each is time that the search
 lacks. So a witness is trained to the next rung only, where a ranking that is reversed or random
-until there shows. One that is reversed later is found by what costs nothing: the trials that passed
-the rungs relapse. Where a third of them do, witnesses are trained to their end, and there are three
-of them, as many as can contradict a rung.
+until there shows, and ends halfway to it if all that is known agrees. One that is reversed later is
+found by what costs nothing: the trials that passed the rungs relapse. Where a third of them do,
+witnesses are trained to their end, and there are three of them, as many as can contradict a rung.
 
 Where many trials train at the same time, one witness costs less, and one training of all of them is
 lost before the first relapse. So of the first trials, one in eight that train at the same time is a
@@ -139,6 +139,17 @@ class Witnesses:
         if is_contradicted or self.have_relapsed or self._n_so_far <= self.n_first:
             self._to_end.add(number)
         return number in self._to_end or rung <= self._weak_at[number]
+
+    def is_to_end(self, number: int, *, n_running: int) -> bool:
+        """Whether a trial is a witness that is trained to its end.
+
+        Args:
+            number: Its number.
+            n_running: Trials that train at the moment, on all machines.
+        """
+        self.n_first = max(self.n_first, n_running // _FIRST_OF)
+        is_one_of_first = number in self._weak_at and self._n_so_far <= self.n_first
+        return number in self._to_end or is_one_of_first
 
     @property
     def _n_so_far(self) -> int:

@@ -379,20 +379,21 @@ def halfway(losses: Sequence[float]) -> OrderCheck:
         ((0.0, 2.0, 1.0), False),
         ((2.0, 1.0, 0.0), False),
         ((0.0, 2.0, 1.0, 3.0), True),
+        ((0.0, 3.0, 2.0, 1.0), False),
         ((3.0, 4.0, 5.0, 6.0), False),  # They agree, but all have become worse.
     ],
 )
-def test_it_agrees_so_far_if_more_pairs_do_than_by_chance(
+def test_a_rung_may_end_a_trial_later_if_its_ranking_agrees_so_far(
     losses: Sequence[float], agrees: bool
 ) -> None:
-    assert halfway(losses).agrees_so_far(0) == agrees
+    assert halfway(losses).may_end_again(9, 0, n_running=1) == agrees
 
 
 def test_one_place_that_does_not_agree_is_enough() -> None:
     check = halfway((0.0, 1.0, 2.0))
     for number in range(3):
         check.come(number, [float(number), -float(number)])
-    assert not check.agrees_so_far(0)
+    assert not check.may_end_again(9, 0, n_running=1)
 
 
 def test_an_open_rung_says_that_early_values_may_mislead() -> None:
@@ -402,4 +403,4 @@ def test_an_open_rung_says_that_early_values_may_mislead() -> None:
         for rung in range(3):
             check.come(number, [float(number)] * (rung + 1))
     assert check.open_rungs
-    assert not check.agrees_so_far(1)
+    assert not check.may_end_again(9, 1, n_running=1)
