@@ -45,7 +45,7 @@ class Standing:
     #: The loss of the last trial that continues; NaN if none does.
     bar: float
     goes_on: bool
-    #: Whether the trial had passed, and is judged once more.
+    #: Whether the trial was let continue before, and is judged once more.
     is_again: bool = False
 
 
