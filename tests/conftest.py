@@ -12,7 +12,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.collection import has_no_chosen_test
-from tests.databases import mariadb, new_url, postgresql, url
+from tests.databases import (
+    mariadb,
+    mariadb_of_process,
+    new_url,
+    postgresql,
+    postgresql_of_process,
+    url,
+)
 from tests.engines.ray_cluster import ray_server
 from tests.engines.slurm_cluster import slurm_server
 from tests.engines.ssh_server import ssh_server
@@ -23,8 +30,10 @@ __all__ = [
     "azure_container",
     "bucket",
     "mariadb",
+    "mariadb_of_process",
     "new_url",
     "postgresql",
+    "postgresql_of_process",
     "ray_server",
     "slurm_server",
     "ssh_server",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.servers import Mariadb, Postgresql, Server, run_mariadb, run_postgresql
+from tests.servers import Mariadb, Postgresql, Server, run_mariadb, run_postgresql, wait_for
 from tuner.store.connection.database import open_database
 from tuner.store.schema.models import TunerBase
 
@@ -38,15 +39,46 @@ def _empty() -> bytes:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Postgresql]:
+def postgresql_of_process() -> Iterator[Postgresql]:
     with run_postgresql() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def mariadb() -> Iterator[Mariadb]:
+def mariadb_of_process() -> Iterator[Mariadb]:
     with run_mariadb() as server:
         yield server
+
+
+@pytest.fixture
+def postgresql(postgresql_of_process: Postgresql) -> Iterator[Postgresql]:
+    with watched(postgresql_of_process):
+        yield postgresql_of_process
+
+
+@pytest.fixture
+def mariadb(mariadb_of_process: Mariadb) -> Iterator[Mariadb]:
+    with watched(mariadb_of_process):
+        yield mariadb_of_process
+
+
+@contextmanager
+def watched(server: Postgresql | Mariadb) -> Iterator[None]:
+    """Starts a server again that died in an earlier test; fails the test in which it dies.
+
+    Raises:
+        pytest.fail.Exception: How it ended, and the end of its log.
+    """
+    if not server.daemon.is_running:
+        server.daemon.start()
+        wait_for(server)
+        # It may have lost what it confirmed last, such as the removal of rows.
+        _free_of(server).clear()
+    try:
+        yield
+    finally:
+        if not server.daemon.is_running:
+            pytest.fail(server.daemon.how_it_ended())
 
 
 @pytest.fixture(params=KINDS)

@@ -29,6 +29,7 @@ import sqlalchemy as sa
 _HOST = "127.0.0.1"
 _START_TIMEOUT_S = 60.0
 _POLL_S = 0.02
+_LOG_CHARACTERS = 10_000
 _PR_SET_PDEATHSIG = 1
 #: Where Debian keeps PostgreSQL's programs, which are on nobody's PATH.
 _POSTGRESQL = Path("/usr/lib/postgresql")
@@ -86,6 +87,12 @@ class Daemon:
     @property
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    def how_it_ended(self) -> str:
+        """The status with which it ended, and the end of its log."""
+        status = None if self.process is None else self.process.poll()
+        log = (self.folder / "log").read_text(errors="replace")[-_LOG_CHARACTERS:]
+        return f"{self.command[0]} ended with status {status}. Its log:\n{log}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,8 +267,7 @@ def wait_for(server: Postgresql | Mariadb) -> None:
             server.execute("SELECT 1")
         except (psycopg.OperationalError, pymysql.OperationalError):
             if not server.daemon.is_running or time.monotonic() > give_up_at_s:
-                log = (server.daemon.folder / "log").read_text(errors="replace")
-                pytest.fail(f"The server did not start: {log}")
+                pytest.fail(f"The server did not start. {server.daemon.how_it_ended()}")
             time.sleep(_POLL_S)
         else:
             return
