@@ -59,8 +59,11 @@ def run_one(case: Case) -> Judged | None:
 
 
 def _judged(case: Case, task: _Searched[Value], search: Search[Value]) -> Judged:
+    restart_s = case.restart_s
+    if case.restart_share is not None:
+        restart_s = case.restart_share * task.full_s
     played = play(
-        search, task, n_workers=case.n_workers, restart_s=case.restart_s, n_medians=case.n_medians
+        search, task, n_workers=case.n_workers, restart_s=restart_s, n_medians=case.n_medians
     )
     return judge(played, task, system=case.system, n_workers=case.n_workers, seed=case.seed)
 
@@ -73,7 +76,8 @@ def run_all(args: argparse.Namespace) -> Iterator[Judged]:
             system=system,
             n_workers=n_workers,
             seed=seed,
-            restart_s=args.restart,
+            restart_s=args.restart if args.restart_share is None else 0.0,
+            restart_share=args.restart_share,
             n_medians=args.medians,
             second=args.second,
             spoilt=spoilt,
@@ -104,14 +108,18 @@ def run_all(args: argparse.Namespace) -> Iterator[Judged]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality")
-    parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
+    parser.add_argument("curves", type=Path, nargs="+", help="tables of curves, as .npz files")
     parser.add_argument("--second", choices=COSTS, help="a second objective: a cost to minimize")
     parser.add_argument("--spoilt", nargs="+", choices=WAYS, help="made harder in these ways")
     parser.add_argument("--systems", nargs="+", help="by name; all but those with a prior else")
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 32])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--restart", type=float, default=5.0, help="seconds an attempt takes more")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--restart", type=float, default=5.0, help="seconds an attempt takes more")
+    start.add_argument(
+        "--restart-share", type=float, help="the same in whole trainings, of the median one"
+    )
     parser.add_argument("--medians", type=float, default=10.0, help="time, in whole trainings")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--kept", type=Path, help="what was played already; the rest is added")

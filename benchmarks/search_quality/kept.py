@@ -25,6 +25,8 @@ class Case:
     second: str | None = None
     #: How the task is made harder; None as recorded.
     spoilt: str | None = None
+    #: In place of `restart_s`, in whole trainings of the median configuration.
+    restart_share: float | None = None
 
     @property
     def key(self) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.machine import this_machine
-from benchmarks.search_quality.spaces import LCBENCH_SPACE
+from benchmarks.search_quality.spaces import words_of_table
 from tuner.search_spaces import SearchSpace, parse_space
 from tuner.simulate.curves import CurveTable, Floats, read_table
 
@@ -46,7 +46,7 @@ class Rows:
 
     @classmethod
     def read(cls, path: Path) -> Rows:
-        space = parse_space(LCBENCH_SPACE)
+        space = parse_space(words_of_table(path))
         table = read_table(path, space)
         with np.load(path, allow_pickle=False) as file:
             return cls(

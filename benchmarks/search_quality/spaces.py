@@ -1,9 +1,13 @@
-"""Search spaces of public collections of recorded trainings."""
+"""Search spaces of recorded trainings: of public collections, and as a table says."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 #: Of LCBench (Zimmer, Lindauer and Hutter, 2021), in the order of the columns of its tables.
 LCBENCH_SPACE: Mapping[str, Mapping[str, Any]] = {
@@ -38,3 +42,12 @@ XGBOOST_SPACE: Mapping[str, Mapping[str, Any]] = {
     "rate_drop": {"type": "float", "low": 0.0, "high": 1.0, **_DART},
     "skip_drop": {"type": "float", "low": 0.0, "high": 1.0, **_DART},
 }
+
+
+def words_of_table(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The space of a table of curves: what it says itself, else that of LCBench."""
+    with np.load(path, allow_pickle=False) as file:
+        if "space" not in file:
+            return LCBENCH_SPACE
+        words: Mapping[str, Mapping[str, Any]] = json.loads(str(file["space"]))
+        return words

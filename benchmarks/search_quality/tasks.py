@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.search_quality.loop import Best, Largest, Recorded
-from benchmarks.search_quality.spaces import LCBENCH_SPACE
+from benchmarks.search_quality.spaces import words_of_table
 from benchmarks.search_quality.surrogate import SurrogateCurves
 from tuner.search_spaces import ParamValue, SearchSpace, parse_space
 from tuner.simulate.curves import Curve, Floats, read_table
@@ -71,7 +71,7 @@ def read_task(path: Path) -> Task:
             `lcbench/34539`.
     """
     if path.suffix == ".npz":
-        space = parse_space(LCBENCH_SPACE)
+        space = parse_space(words_of_table(path))
         return _task(path, space, read_table(path, space))
     curves = SurrogateCurves(path.parent, path.name)
     return _task(path, curves.space, curves)

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.search_quality.loop import Recorded
 from benchmarks.search_quality.spaces import LCBENCH_SPACE
-from benchmarks.search_quality.spoilt.common import SEED, lowest, same
+from benchmarks.search_quality.spoilt.common import SEED, Spoil, lowest, same
 from benchmarks.search_quality.tasks import Task
 from tuner.search_spaces import ParamValue, parse_space
 from tuner.search_spaces.space import is_number
@@ -39,6 +39,21 @@ class Translated(Task):
     def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
         known = {name: params[name] for name in LCBENCH_SPACE}
         return super().train({k: self.translations.get(k, {}).get(v, v) for k, v in known.items()})
+
+
+def of_lcbench(spoil: Spoil) -> Spoil:
+    """Says so where a task has another space than these ways are made for."""
+
+    def spoilt(task: Task) -> Task:
+        names = [each.name for each in task.space.parameters]
+        if set(names) != set(LCBENCH_SPACE):
+            raise ValueError(
+                f"{task.name} has the parameters {', '.join(names)}. This way to make it harder "
+                f"is for {', '.join(LCBENCH_SPACE)}."
+            )
+        return spoil(task)
+
+    return spoilt
 
 
 def categories(task: Task) -> Task:

@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from benchmarks.search_quality.record import __main__ as record
-from benchmarks.search_quality.record import batched
+from benchmarks.search_quality.record import batched, perceptron
 from benchmarks.search_quality.record.batched import Network, Split, train_all
+from benchmarks.search_quality.record.job import SCHEDULES
 
 CPU = torch.device("cpu")
 
@@ -183,7 +184,7 @@ def test_a_group_that_is_too_large_is_divided(monkeypatch: pytest.MonkeyPatch) -
     ("name", "factors"), [("steps", [1.0, 1.0, 1.0, 0.1, 0.01]), ("cosine", [1.0, 0.905])]
 )
 def test_schedules(name: str, factors: list[float]) -> None:
-    found = [record.SCHEDULES[name](epoch, 5) for epoch in range(len(factors))]
+    found = [SCHEDULES[name](epoch, 5) for epoch in range(len(factors))]
     assert found == pytest.approx(factors, abs=1e-3)
 
 
@@ -198,8 +199,8 @@ def test_a_table_names_the_batch_size_that_was_trained_with(
         trained_with.extend(each.batch_size for each in networks)
         return batched.train_all(networks, *others, **more)
 
-    monkeypatch.setattr(record, "train_all", train_all)
-    done = [*record.train_together(todo, CPU)]
+    monkeypatch.setattr(perceptron, "train_all", train_all)
+    done = [*perceptron.train_together(todo, CPU)]
     assert sorted(trained_with) == sorted(int(job.params["batch_size"]) for job, _ in done)
     sizes = {job.params["batch_size"] for job, _ in done}
     assert sizes <= {16, 32, 64, 128, 256, 512}
