@@ -99,7 +99,7 @@ def test_a_function_alone_is_called_with_a_trial_that_has_the_parameters() -> No
     line = command_alone("trial: {function: a.b:train}", "/a", 3, {"lr": 0.01}, stored_attempt())
     assert line is not None
     code = shlex.split(line)[-1]
-    assert code == "import tuner, a.b; print(a.b.train(tuner.current({'lr': 0.01})))"
+    assert code == 'import tuner, a.b; print(a.b.train(tuner.current({"lr": 0.01})))'
 
 
 @pytest.mark.parametrize("file", ["", "[", "trial: 3", "trial: {}", "trial: {command: ['{']}"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 
 import pytest
@@ -24,8 +25,25 @@ def test_a_function_is_called() -> None:
     assert line is not None
     assert shlex.split(line)[:2] == ["python", "-c"]
     assert (
-        shlex.split(line)[2] == "import tuner, train; print(train.main(tuner.current({'lr': 0.1})))"
+        shlex.split(line)[2] == 'import tuner, train; print(train.main(tuner.current({"lr": 0.1})))'
     )
+
+
+def test_parameters_of_a_function_arrive() -> None:
+    """Whatever characters they have, in the shell and in Python."""
+    params: dict[str, ParamValue] = {
+        "quotes": 'it\'s "x" $HOME `id` \\n',
+        "lines": "a\nb\t\x00",
+        "other": "é 😀",
+        "none": None,
+        "yes": True,
+        "layers": [16, [0.5, "a'b"]],
+    }
+    line = Program(function="json:dumps").line(params, PLACES)
+    assert line is not None
+    code = shlex.split(line)[2]
+    given = code.removeprefix("import tuner, json; print(json.dumps(tuner.current(")
+    assert ast.literal_eval(given.removesuffix(")))")) == params
 
 
 @pytest.mark.parametrize("text", ["study: s", "trial: 3", "trial: {}", "- 1", "a: ["])

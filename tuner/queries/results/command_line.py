@@ -44,16 +44,15 @@ class Program:
         if program := optuna_program_of(self.function):
             code = (
                 "from tuner.frameworks.optuna_programs.alone import evaluate; "
-                f"print(evaluate({program!r}, {dict(params)!r}))"
+                f"print(evaluate({_literal(program)}, {_literal(params)}))"
             )
             return shlex.join(["python", "-c", code])
         if self.function.startswith(MODULE_PREFIX):
             return None  # A function of tuner.tune: it is stored only while its study runs.
         if self.function:
             module, _, name = self.function.partition(":")
-            code = (
-                f"import tuner, {module}; print({module}.{name}(tuner.current({dict(params)!r})))"
-            )
+            params_text = _literal(params)
+            code = f"import tuner, {module}; print({module}.{name}(tuner.current({params_text})))"
             return shlex.join(["python", "-c", code])
         try:
             return shlex.join(render_argv(self.argv, params, builtins))
@@ -64,6 +63,20 @@ class Program:
     def has_folder(self) -> bool:
         """Whether the command contains a folder for its files."""
         return any("{checkpoint_dir}" in word for word in self.argv)
+
+
+def _literal(value: object) -> str:
+    """Python for a value, with double quotes: in a shell it is between single ones."""
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case Mapping():
+            items = (f"{_literal(key)}: {_literal(each)}" for key, each in value.items())
+            return f"{{{', '.join(items)}}}"
+        case list() | tuple():
+            return f"[{', '.join(map(_literal, value))}]"
+        case _:
+            return repr(value)
 
 
 def read_program(study_file: str) -> Program | None:

@@ -16,6 +16,22 @@ from tuner.queries.results.format_names import Format
 from tuner.search_spaces.values import format_value
 
 
+class _ShellLine(str):
+    """Is shown so that it can be copied to a shell: without YAML's quotes and line breaks."""
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+def _represent_shell_line(dumper: yaml.SafeDumper, line: _ShellLine) -> yaml.ScalarNode:
+    style = "|" if "'" in line or '"' in line else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(line), style=style)
+
+
+_Dumper.add_representer(_ShellLine, _represent_shell_line)
+
+
 def render(configurations: list[BestConfiguration], form: Format) -> str:
     """Text for a terminal, a file or a shell."""
     match form:
@@ -23,7 +39,12 @@ def render(configurations: list[BestConfiguration], form: Format) -> str:
             return json.dumps([asdict(each) for each in configurations], indent=2)
         case Format.YAML:
             plain = [json.loads(json.dumps(asdict(each))) for each in configurations]
-            return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
+            for each in plain:
+                if each["command"] is not None:
+                    each["command"] = _ShellLine(each["command"])
+            return yaml.dump(
+                plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**9
+            ).rstrip()
         case Format.ENV:
             return "\n\n".join(_env(each) for each in configurations)
         case Format.ARGS:
