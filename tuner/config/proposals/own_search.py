@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tuner.config.proposals.sweeps.ray_space import ray_space
@@ -15,17 +16,20 @@ class _Library:
 
     Args:
         name: Its usual name.
-        packages: Imported by its programs: one of them is enough.
+        module: What the name of the imported package begins with.
         calls: Last parts of the names of calls that start a search.
         advice: What to change, as text that follows a sentence.
         is_a_step: Whether a program with options may use it within a trial.
     """
 
     name: str
-    packages: frozenset[str]
+    module: str
     calls: frozenset[str]
     advice: str
     is_a_step: bool = False
+
+    def is_imported_by(self, modules: Collection[str]) -> bool:
+        return any(each.startswith(self.module) for each in modules)
 
 
 _OBJECTIVE = (
@@ -35,7 +39,7 @@ _OBJECTIVE = (
 _LIBRARIES = (
     _Library(
         name="Ray Tune",
-        packages=frozenset({"ray"}),
+        module="ray",
         calls=frozenset({"Tuner", "run", "run_experiments"}),
         advice="Let its function take the trial: config = trial.params, and "
         "trial.report(value, step) in place of tune.report(...), session.report(...) or "
@@ -44,33 +48,33 @@ _LIBRARIES = (
     ),
     _Library(
         name="W&B",
-        packages=frozenset({"wandb"}),
+        module="wandb",
         calls=frozenset({"agent"}),
         advice="Write the sweep into a file, sweep.yaml; let the program call its function once "
         "and print the result; then: tuner init --from sweep.yaml",
     ),
     _Library(
         name="Hyperopt",
-        packages=frozenset({"hyperopt"}),
+        module="hyperopt",
         calls=frozenset({"fmin"}),
         advice=_OBJECTIVE,
     ),
     _Library(
         name="Keras Tuner",
-        packages=frozenset({"keras_tuner"}),
+        module="keras_tuner",
         calls=frozenset({"RandomSearch", "BayesianOptimization", "Hyperband", "GridSearch"}),
         advice=_OBJECTIVE,
     ),
     _Library(
         name="Optuna's integrations",
-        packages=frozenset({"optuna", "optuna_integration"}),
+        module="optuna",
         calls=frozenset({"OptunaSearchCV", "LightGBMTuner", "LightGBMTunerCV", "train"}),
         advice=_OBJECTIVE + ". The value is cross_val_score(model, X, y).mean(), or what "
         "lightgbm.train returned in its best iteration",
     ),
     _Library(
         name="scikit-learn",
-        packages=frozenset({"sklearn"}),
+        module="sklearn",
         calls=frozenset(
             {"GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV"}
         ),
@@ -85,20 +89,20 @@ def own_search(tree: ast.Module, package: str = "") -> str:
 
     Args:
         tree: The program, which is not run.
-        package: Of the library whose searches are looked for; of all if empty.
+        package: What the names of the packages begin with whose searches are looked for.
 
     Returns:
         Sentences to follow the name of the file; empty if there is no such call.
     """
-    packages = set(_imported(tree))
+    modules = set(_imported(tree))
     has_options = any(
         isinstance(node, ast.Attribute) and node.attr == "add_argument" for node in ast.walk(tree)
     )
     used = [
         each
         for each in _LIBRARIES
-        if each.packages & packages
-        and (not package or package in each.packages)
+        if each.is_imported_by(modules)
+        and each.module.startswith(package)
         and not (each.is_a_step and has_options)
     ]
     for node in ast.walk(tree):
@@ -106,7 +110,7 @@ def own_search(tree: ast.Module, package: str = "") -> str:
         for library in used:
             if name.rpartition(".")[2] in library.calls and _is_meant(name, tree, library):
                 line = getattr(node, "lineno", 0)
-                space = ray_space(tree) if "ray" in library.packages else {}
+                space = ray_space(tree) if library.module == "ray" else {}
                 return (
                     f"line {line}: {name} starts a search of {library.name}, whose trials the "
                     f"tuner would not see. {library.advice}"
@@ -136,7 +140,7 @@ def _is_meant(name: str, tree: ast.Module, library: _Library) -> bool:
         return True
     imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     return name == "run" and any(
-        (node.module or "").partition(".")[0] in library.packages
+        (node.module or "").partition(".")[0] == library.module
         and any(each.name == name for each in node.names)
         for node in imported
     )
