@@ -85,8 +85,8 @@ def read_program(file: Path, arguments: Sequence[str], environ: Mapping[str, str
 
 
 def is_optuna_program(file: Path) -> bool:
-    """Whether a Python file calls `study.optimize`, or lets other code call it."""
-    return file.suffix == ".py" and bool(_calls_of_optimize(file) or find_passed_on(file))
+    """Whether a Python file calls `study.optimize`."""
+    return file.suffix == ".py" and bool(_calls_of_optimize(file))
 
 
 def propose_study(file: Path, target: Path) -> list[str]:
@@ -216,15 +216,9 @@ def _refuse_passed_on(file: Path) -> None:
 
 def _refuse_other_programs(file: Path) -> None:
     """They are not started: the program would train alone, for hours, before it is refused."""
-    if _calls_of_optimize(file):
+    if mentions_optuna(file):
         return
-    uses_optuna = mentions_optuna(file)
-    try:
-        problem = own_search(ast.parse(file.read_bytes()), "optuna" if uses_optuna else "")
-    except (SyntaxError, ValueError):
-        return  # Running it tells more.
-    if uses_optuna and not problem:
-        return
+    problem = own_search(ast.parse(file.read_bytes()))
     raise ConfigError(
         problem
         or "does not use Optuna, and was not started. Write a study file, with the program as a "

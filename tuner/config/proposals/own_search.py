@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from tuner.config.proposals.sweeps.ray_space import ray_space
@@ -16,7 +15,7 @@ class _Library:
 
     Args:
         name: Its usual name.
-        module: What the name of the imported package begins with.
+        module: Prefix of the imported module.
         calls: Last parts of the names of calls that start a search.
         advice: What to change, as text that follows a sentence.
         is_a_step: Whether a program with options may use it within a trial.
@@ -27,9 +26,6 @@ class _Library:
     calls: frozenset[str]
     advice: str
     is_a_step: bool = False
-
-    def is_imported_by(self, modules: Collection[str]) -> bool:
-        return any(each.startswith(self.module) for each in modules)
 
 
 _OBJECTIVE = (
@@ -66,13 +62,6 @@ _LIBRARIES = (
         advice=_OBJECTIVE,
     ),
     _Library(
-        name="Optuna's integrations",
-        module="optuna",
-        calls=frozenset({"OptunaSearchCV", "LightGBMTuner", "LightGBMTunerCV", "train"}),
-        advice=_OBJECTIVE + ". The value is cross_val_score(model, X, y).mean(), or what "
-        "lightgbm.train returned in its best iteration",
-    ),
-    _Library(
         name="scikit-learn",
         module="sklearn",
         calls=frozenset(
@@ -84,12 +73,11 @@ _LIBRARIES = (
 )
 
 
-def own_search(tree: ast.Module, package: str = "") -> str:
+def own_search(tree: ast.Module) -> str:
     """The call that starts a search of another library, and what to change.
 
     Args:
         tree: The program, which is not run.
-        package: What the names of the packages begin with whose searches are looked for.
 
     Returns:
         Sentences to follow the name of the file; empty if there is no such call.
@@ -101,9 +89,7 @@ def own_search(tree: ast.Module, package: str = "") -> str:
     used = [
         each
         for each in _LIBRARIES
-        if each.is_imported_by(modules)
-        and each.module.startswith(package)
-        and not (each.is_a_step and has_options)
+        if each.module in modules and not (each.is_a_step and has_options)
     ]
     for node in ast.walk(tree):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
@@ -130,12 +116,7 @@ def _imported(tree: ast.Module) -> list[str]:
 
 
 def _is_meant(name: str, tree: ast.Module, library: _Library) -> bool:
-    """Whether a call is meant, where its last part is a common name.
-
-    `run` of Ray is `tune.run` or imported, `train` is that of Optuna's module for LightGBM.
-    """
-    if name.rpartition(".")[2] == "train":
-        return name.rpartition(".")[0] in _names_of_tuned_lightgbm(tree)
+    """Whether a call is meant: `run` is a common name, for Ray it is `tune.run` or imported."""
     if name.rpartition(".")[2] != "run" or name.endswith("tune.run"):
         return True
     imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
@@ -144,15 +125,3 @@ def _is_meant(name: str, tree: ast.Module, library: _Library) -> bool:
         and any(each.name == name for each in node.names)
         for node in imported
     )
-
-
-def _names_of_tuned_lightgbm(tree: ast.Module) -> set[str]:
-    """Names of `optuna.integration.lightgbm`, whose `train` searches."""
-    return {
-        each.asname or each.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for each in node.names
-        if each.name.rpartition(".")[2] == "lightgbm"
-        and (getattr(node, "module", None) or each.name).startswith("optuna")
-    }

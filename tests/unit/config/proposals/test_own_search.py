@@ -48,24 +48,6 @@ search = GridSearchCV(model, {"C": [1, 10]})
             "line 2: kt.Hyperband starts a search of Keras Tuner",
         ),
         (GRID, "line 3: GridSearchCV starts a search of scikit-learn"),
-        (
-            "from optuna_integration import OptunaSearchCV\nOptunaSearchCV(model, space)",
-            "line 2: OptunaSearchCV starts a search of Optuna's integrations",
-        ),
-        (
-            "import optuna.integration.lightgbm as lgb\nlgb.LightGBMTunerCV(params, data)",
-            "line 2: lgb.LightGBMTunerCV starts a search of Optuna's integrations",
-        ),
-        (
-            "import optuna.integration.lightgbm as lgb\nlgb.train(params, data)",
-            "line 2: lgb.train starts a search of Optuna's integrations",
-        ),
-        (
-            "from optuna_integration import lightgbm\nlightgbm.train(params, data)",
-            "line 2: lightgbm.train starts a search of Optuna's integrations",
-        ),
-        ("import optuna, lightgbm as lgb\nlgb.train(params, data)", ""),
-        ("import optuna\nstudy.optimize(objective)", ""),
         # One step of a program that has options.
         (GRID + "parser.add_argument('--lr', default=0.1)", ""),
         # Of other libraries, or not a search.
