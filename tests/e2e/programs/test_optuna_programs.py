@@ -163,6 +163,19 @@ def test_a_program_that_cannot_be_tuned_is_refused(
     assert study_folder.files() == {"train.py", "forecast.py"}
 
 
+def test_no_study_file_is_proposed_where_other_code_calls_optimize(
+    study_folder: StudyFolder,
+) -> None:
+    study_folder.write(
+        "train.py",
+        "import optuna\nstudy = optuna.create_study()\nclient.submit(study.optimize, print)\n",
+    )
+    ended = study_folder.tuner("init", "proposed.yaml", "--from", "train.py")
+    assert ended.code == EXIT_BAD_INPUT, ended.text
+    assert "line 3: client.submit gets study.optimize" in ended.err
+    assert study_folder.files() == {"train.py", "forecast.py"}
+
+
 @pytest.mark.parametrize(
     "second",
     ["study.optimize(work)", "optuna.create_study().optimize(work)"],

@@ -85,8 +85,8 @@ def read_program(file: Path, arguments: Sequence[str], environ: Mapping[str, str
 
 
 def is_optuna_program(file: Path) -> bool:
-    """Whether a Python file calls `study.optimize`."""
-    return file.suffix == ".py" and bool(_calls_of_optimize(file))
+    """Whether a Python file calls `study.optimize`, or lets other code call it."""
+    return file.suffix == ".py" and bool(_calls_of_optimize(file) or find_passed_on(file))
 
 
 def propose_study(file: Path, target: Path) -> list[str]:
