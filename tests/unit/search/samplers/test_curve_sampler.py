@@ -10,12 +10,14 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from benchmarks.search_cases.long_studies import choices as choices_that_move_numbers
 from tests.rung_notes import trust_note
 from tuner.search.rungs.order.stored_trust import TRUST_KEY
-from tuner.search.samplers.curve_gp import sampler
+from tuner.search.samplers.curve_gp import sampler, single_objective
+from tuner.search.samplers.curve_gp.acquisition import Scales
 from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.inferred_space import CommonSpace
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
@@ -206,6 +208,32 @@ def test_trials_that_run_are_not_suggested_again() -> None:
     assert sum(n_apart) >= 16
 
 
+@pytest.mark.parametrize(("n_steps", "is_widened"), [(2, True), (1, False)])
+def test_what_is_little_known_is_worth_more_than_by_the_process_alone(
+    n_steps: int, monkeypatch: pytest.MonkeyPatch, *, is_widened: bool
+) -> None:
+    """Where ends of curves are predicted; not where all values are of one step."""
+    space: dict[str, BaseDistribution] = {"x": FloatDistribution(0.0, 1.0)}
+    encoding = Encoding(space)
+    scales = Scales(columns=encoding.columns, lengths=encoding.length_scales).with_steps(0.5)
+    curves = {
+        x: {step: step - (x - 0.3) ** 2 for step in range(1, n_steps + 1)}
+        for x in (0.1, 0.2, 0.28, 0.32, 0.4, 0.5)
+    }
+    trials = a_study(*(a_trial(x, curve) for x, curve in curves.items())).trials
+
+    def far_to_near() -> float:
+        model, rng = single_objective.OneObjective(300), np.random.default_rng(0)
+        known = model.learn(trials, [StudyDirection.MAXIMIZE], encoding.row, scales, rng)
+        assert known is not None
+        near, far = known.gains(np.array([[0.31], [0.9]]))
+        return float(far / near)
+
+    widened = far_to_near()
+    monkeypatch.setattr(single_objective, "_WIDENED", 1.0)
+    assert (widened > 1.2 * far_to_near()) == is_widened
+
+
 def test_it_stays_away_from_what_broke_a_constraint() -> None:
     def trials(constraints: dict[str, float]) -> list[FrozenTrial]:
         bad = [a_trial(0.7 + k / 100, {1: 0.9}, constraints=constraints) for k in range(10)]
@@ -213,7 +241,7 @@ def test_it_stays_away_from_what_broke_a_constraint() -> None:
 
     allowed, refused = a_study(*trials({})), a_study(*trials({"tuner:memory": 1.0}))
     # Those beyond 0.68 have the best values, and the other choice was never tried.
-    assert statistics.fmean(x > 0.68 for x in suggested(allowed)) > 0.8
+    assert statistics.fmean(x > 0.68 for x in suggested(allowed)) > 0.6
     assert statistics.fmean(x > 0.68 for x in suggested(refused)) < 0.2
 
 

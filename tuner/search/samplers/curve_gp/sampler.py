@@ -55,9 +55,11 @@ class CurveGPSampler(BaseSampler):
     Adams, "Freeze-thaw Bayesian optimization", arXiv:1406.3896, and Kandasamy et al.,
     "Multi-fidelity Bayesian optimisation with continuous approximations", arXiv:1703.06240). The
     next configuration maximizes the expected improvement (Jones, Schonlau and Welch, 1998) at the
-    last step. Reports until the last rung whose ranking is not used do not count
-    (`tuner.search.rungs.order.check`). Running trials count as if they ended as predicted, so that
-    parallel suggestions differ (the kriging believer; Ginsbourger, Le Riche and Carraro, 2010). The
+    last step, with one objective and curves by deviations twice as large as those of the process
+    (Wang and de Freitas, arXiv:1406.7758). Reports until the last rung whose ranking is not used do
+    not count (`tuner.search.rungs.order.check`). Running trials count as if they ended as
+    predicted, so that parallel suggestions differ (the kriging believer; Ginsbourger, Le Riche and
+    Carraro, 2010). The
     improvement is multiplied by the probability that the configuration breaks no constraint, does
     not run out of memory and does not diverge (`tuner.search.samplers.curve_gp.feasibility`).
     Choices are compared by Hamming distance with a length scale each (Hutter, Hoos and
