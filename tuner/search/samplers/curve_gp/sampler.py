@@ -59,9 +59,9 @@ class CurveGPSampler(BaseSampler):
     (Wang and de Freitas, arXiv:1406.7758). Reports until the last rung whose ranking is not used do
     not count (`tuner.search.rungs.order.check`). Running trials count as if they ended as
     predicted, so that parallel suggestions differ (the kriging believer; Ginsbourger, Le Riche and
-    Carraro, 2010). The
-    improvement is multiplied by the probability that the configuration breaks no constraint, does
-    not run out of memory and does not diverge (`tuner.search.samplers.curve_gp.feasibility`).
+    Carraro, 2010). The improvement is multiplied by the probability that the configuration breaks
+    no constraint, does not run out of memory and does not diverge
+    (`tuner.search.samplers.curve_gp.feasibility`).
     Choices are compared by Hamming distance with a length scale each (Hutter, Hoos and
     Leyton-Brown, 2011; the categorical kernels of CoCaBO, arXiv:1906.08878, and CASMOPOLITAN,
     arXiv:2102.07188, are built on the same distance). With one objective, one in four suggestions
