@@ -208,11 +208,10 @@ def test_trials_that_run_are_not_suggested_again() -> None:
     assert sum(n_apart) >= 16
 
 
-@pytest.mark.parametrize(("n_steps", "is_widened"), [(2, True), (1, False)])
-def test_what_is_little_known_is_worth_more_than_by_the_process_alone(
-    n_steps: int, monkeypatch: pytest.MonkeyPatch, *, is_widened: bool
+@pytest.mark.parametrize("n_steps", [2, 1])
+def test_with_curves_what_is_little_known_is_worth_more_than_by_the_process_alone(
+    n_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where ends of curves are predicted; not where all values are of one step."""
     space: dict[str, BaseDistribution] = {"x": FloatDistribution(0.0, 1.0)}
     encoding = Encoding(space)
     scales = Scales(columns=encoding.columns, lengths=encoding.length_scales).with_steps(0.5)
@@ -231,7 +230,10 @@ def test_what_is_little_known_is_worth_more_than_by_the_process_alone(
 
     widened = far_to_near()
     monkeypatch.setattr(single_objective, "_WIDENED", 1.0)
-    assert (widened > 1.2 * far_to_near()) == is_widened
+    if n_steps > 1:
+        assert widened > 1.2 * far_to_near()
+    else:
+        assert widened == far_to_near()
 
 
 def test_it_stays_away_from_what_broke_a_constraint() -> None:
@@ -241,7 +243,7 @@ def test_it_stays_away_from_what_broke_a_constraint() -> None:
 
     allowed, refused = a_study(*trials({})), a_study(*trials({"tuner:memory": 1.0}))
     # Those beyond 0.68 have the best values, and the other choice was never tried.
-    assert statistics.fmean(x > 0.68 for x in suggested(allowed)) > 0.6
+    assert statistics.fmean(x > 0.68 for x in suggested(allowed)) > 0.8
     assert statistics.fmean(x > 0.68 for x in suggested(refused)) < 0.2
 
 

@@ -55,19 +55,18 @@ class CurveGPSampler(BaseSampler):
     Adams, "Freeze-thaw Bayesian optimization", arXiv:1406.3896, and Kandasamy et al.,
     "Multi-fidelity Bayesian optimisation with continuous approximations", arXiv:1703.06240). The
     next configuration maximizes the expected improvement (Jones, Schonlau and Welch, 1998) at the
-    last step, with one objective and curves by deviations twice as large as those of the process
-    (Wang and de Freitas, arXiv:1406.7758). Reports until the last rung whose ranking is not used do
-    not count (`tuner.search.rungs.order.check`). Running trials count as if they ended as
-    predicted, so that parallel suggestions differ (the kriging believer; Ginsbourger, Le Riche and
-    Carraro, 2010). The improvement is multiplied by the probability that the configuration breaks
-    no constraint, does not run out of memory and does not diverge
-    (`tuner.search.samplers.curve_gp.feasibility`).
-    Choices are compared by Hamming distance with a length scale each (Hutter, Hoos and
-    Leyton-Brown, 2011; the categorical kernels of CoCaBO, arXiv:1906.08878, and CASMOPOLITAN,
-    arXiv:2102.07188, are built on the same distance). With one objective, one in four suggestions
-    of the model differs from the best trial in a choice: the expected improvement of ever closer
-    configurations with the same choices decreases slowly, so that others would be tried late or
-    never.
+    last step. With one objective, where trials report more than once, it is computed with twice the
+    deviations of the process (Wang and de Freitas, arXiv:1406.7758). Reports until the last rung
+    whose ranking is not used do not count (`tuner.search.rungs.order.check`). Running trials count
+    as if they ended as predicted, so that parallel suggestions differ (the kriging believer;
+    Ginsbourger, Le Riche and Carraro, 2010). The improvement is multiplied by the probability that
+    the configuration breaks no constraint, does not run out of memory and does not diverge
+    (`tuner.search.samplers.curve_gp.feasibility`). Choices are compared by Hamming distance with a
+    length scale each (Hutter, Hoos and Leyton-Brown, 2011; the categorical kernels of CoCaBO,
+    arXiv:1906.08878, and CASMOPOLITAN, arXiv:2102.07188, are built on the same distance). With one
+    objective, one in four suggestions of the model differs from the best trial in a choice: the
+    expected improvement of ever closer configurations with the same choices decreases slowly, so
+    that others would be tried late or never.
 
     With several objectives each has a process of its own, and the next configuration maximizes the
     expected hypervolume improvement (`tuner.search.samplers.curve_gp.several_objectives`).

@@ -99,12 +99,12 @@ class OneObjective:
 
 
 def _gains(known: Posterior, best: float, width: float, configurations: Array) -> Array:
-    """[m], expected improvements of [m, c] configurations, by widened deviations.
+    """[m], expected improvements of [m, c] configurations, by deviations times `width`.
 
-    The expected improvement values one step only, and the deviations are too small where an end
-    follows from earlier reports, because the parameters of the process are the likeliest ones. The
-    search would repeat what is known to be good. Wang and de Freitas (arXiv:1406.7758) widen them
-    where parameters are not known; the factor was measured (docs/decisions.md, 2026-11-29).
+    The expected improvement is what the next trial is worth, without what later ones learn from
+    it, and takes the parameters of the process as known: the search would repeat what is known to
+    be good. Wang and de Freitas (arXiv:1406.7758) widen deviations for the second reason. How far
+    was measured (docs/decisions.md, 2026-11-29).
     """
     mean, deviation = known.predict(at_the_end(configurations))
     return expected_improvement(mean, width * deviation, best)
