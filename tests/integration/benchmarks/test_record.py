@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.search_quality.__main__ import main as search
-from benchmarks.search_quality.record.__main__ import PROGRAMS
+from benchmarks.search_quality.record.__main__ import PROGRAMS, jobs
 from benchmarks.search_quality.record.__main__ import main as record
-from benchmarks.search_quality.record.job import Job
+from benchmarks.search_quality.record.job import SCHEDULES, Job
 from benchmarks.search_quality.spaces import LCBENCH_SPACE
 from benchmarks.search_quality.spoilt.ways import WAYS
 from benchmarks.search_quality.tasks import read_task
+
+TABLES = Path(__file__).parents[3] / "benchmarks" / "search_quality" / "tables"
 
 
 def test_what_is_recorded_can_be_searched_on(tmp_path: Path) -> None:
@@ -43,6 +46,24 @@ def test_a_table_of_another_program_has_its_space(
     (found,) = json.loads(output.read_text())["results"]
     # Nothing is known before the first start is over, in shares of ten median trainings.
     assert found["steps"][1][0] > 0.005
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.npz")), ids=lambda path: path.stem)
+def test_a_table_of_the_repository_is_of_its_program(path: Path) -> None:
+    _, data, schedule = path.stem.split("_")
+    task = read_task(path)
+    assert schedule in SCHEDULES
+    assert {each.name for each in task.space.parameters} == set(PROGRAMS[data].space)
+    assert task.table.values.shape == (1000, 52)
+    job = the_first_job(data, schedule)
+    assert task.table.params(0) == pytest.approx(job.params)
+    # The learning rate of the first epoch is the same in each number of epochs.
+    assert PROGRAMS[data].train(job).values == pytest.approx(task.table.values[0, :1], abs=2.0)
+
+
+def the_first_job(data: str, schedule: str) -> Job:
+    (job,) = jobs(Namespace(data=data, schedule=schedule, configurations=1, epochs=1, seed=0))
+    return job
 
 
 def test_what_is_trained_learns(tmp_path: Path) -> None:
